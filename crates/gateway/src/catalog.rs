@@ -5,24 +5,26 @@
 //!                                └▶ tables: whose is this tool, prompt, resource
 //! ```
 //!
-//! Tools and prompts get a name with their server in front ([`crate::name`]).
+//! Tools and prompts get a name with their server in front ([`offered_name`]).
 //! Resources keep their URI, for others refer to it; the first server that has
 //! one is the one that is asked for it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use switchboard_net::roster::{Definition, ListKind};
 use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::header::param::{self, Annotation};
 use switchboard_proto::jsonrpc::{Member, Message, Part};
-use switchboard_proto::refusal::Refusal;
+use switchboard_proto::method;
+use switchboard_proto::refusal::{Refusal, code};
+use switchboard_proto::revision::Era;
 
-use crate::name;
 use crate::plan::{Edit, ServerPlan};
 use crate::search::{Document, Index};
 
@@ -32,7 +34,7 @@ pub const PAGE: usize = 1000;
 /// What is offered, and whose it is.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    lists: [Vec<Item>; 4],
+    lists: [Vec<ListedItem>; 4],
     tools: HashMap<String, Owned>,
     prompts: HashMap<String, Owned>,
     resources: HashMap<String, Arc<str>>,
@@ -80,7 +82,7 @@ pub struct ListPage {
 pub struct BadCursor;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct Item {
+struct ListedItem {
     server: Arc<str>,
     /// Which one of its server it is.
     index: usize,
@@ -137,7 +139,7 @@ impl Catalog {
                 let before = list.last().filter(|item| item.server == *server);
                 let index = before.map_or(0, |item| item.index + 1);
                 self.bytes += text.len();
-                list.push(Item { server: Arc::clone(server), index, text });
+                list.push(ListedItem { server: Arc::clone(server), index, text });
             }
             Err((name, kept)) => {
                 self.collisions.push(Collision { name, kept, lost: Arc::clone(server) });
@@ -148,6 +150,14 @@ impl Catalog {
     /// Whether two offer the same of one kind.
     pub fn is_same(&self, other: &Self, kind: ListKind) -> bool {
         self.lists[kind as usize] == other.lists[kind as usize]
+    }
+
+    /// The capabilities whose lists are others than those of `old`.
+    pub(crate) fn changed_lists(&self, old: &Self) -> Vec<&'static str> {
+        let changed = ListKind::ALL.into_iter().filter(|kind| !self.is_same(old, *kind));
+        let mut changed: Vec<_> = changed.map(ListKind::capability).collect();
+        changed.dedup();
+        changed
     }
 
     /// How many of a kind there are.
@@ -184,6 +194,18 @@ impl Catalog {
         let items = list[start..].iter().take(size).map(|item| item.text.clone()).collect();
         let next = list.get(start.saturating_add(size));
         Ok(ListPage { items, next: next.map(|item| format!("{}:{}", item.index, item.server)) })
+    }
+
+    /// Whose this is, and what its server calls it.
+    pub(crate) fn owner(&self, kind: ListKind, name: &str) -> Option<Owned> {
+        let as_it_is =
+            |server: &Arc<str>| Owned { server: Arc::clone(server), name: name.to_owned() };
+        match kind {
+            ListKind::Tools => self.tool(name).cloned(),
+            ListKind::Prompts => self.prompt(name).cloned(),
+            ListKind::Resources => self.resource(name).map(as_it_is),
+            ListKind::Templates => self.template(name).map(as_it_is),
+        }
     }
 
     /// Whose tool this is.
@@ -240,7 +262,7 @@ fn shape_definition(
     let text = definition.text.clone();
     let Some(plan) = plan else {
         return Some(ListedDefinition {
-            offered: name::offered(&definition.server, &own),
+            offered: offered_name(&definition.server, &own),
             own,
             text,
         });
@@ -397,6 +419,232 @@ impl TemplatePattern {
         }
         rest.ends_with(last.as_str())
     }
+}
+
+/// Where a request goes.
+#[derive(Clone, Debug)]
+pub enum Destination {
+    /// The gateway answers it.
+    Gateway,
+    /// The gateway answers it with one of these lists.
+    List(ListKind),
+    /// A server answers it; the request is in that server's words.
+    Server(Arc<str>, Message),
+}
+
+/// Why a call goes nowhere.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Nowhere {
+    /// Nobody knows the method, or it cannot be told who is meant.
+    #[error("Method not found: {method}")]
+    Method { method: String },
+    /// A member is not there, or is no string.
+    #[error("params.{member} must be a string")]
+    Params { member: &'static str },
+    /// No server has it.
+    #[error("Unknown {what}: {name}")]
+    Unknown { what: &'static str, name: String },
+    /// No server has the resource.
+    #[error("Resource not found: {uri}")]
+    Resource { uri: String },
+}
+
+impl Nowhere {
+    /// What a client learns of something that is hidden from it: no more than of
+    /// something that is not there. The request is in the client's words.
+    pub(crate) fn unseen(request: &Message) -> Self {
+        let (kind, member) = named_by(request).unwrap_or((ListKind::Tools, Member::Name));
+        Self::unknown(kind, request.string(member).unwrap_or_default().into_owned())
+    }
+
+    /// No server has something of this kind.
+    fn unknown(kind: ListKind, name: String) -> Self {
+        match kind {
+            ListKind::Tools => Self::Unknown { what: "tool", name },
+            ListKind::Prompts => Self::Unknown { what: "prompt", name },
+            ListKind::Resources | ListKind::Templates => Self::Resource { uri: name },
+        }
+    }
+
+    /// The error that the client gets.
+    pub fn error(&self, era: Era) -> Value {
+        let code = match (self, era) {
+            (Self::Method { .. }, _) => code::METHOD_NOT_FOUND,
+            (Self::Resource { .. }, Era::Legacy) => code::RESOURCE_NOT_FOUND,
+            _ => code::INVALID_PARAMS,
+        };
+        let mut error = json!({"code": code, "message": self.to_string()});
+        if let Self::Resource { uri } = self {
+            error["data"] = json!({"uri": uri});
+        }
+        error
+    }
+}
+
+/// What is known of the servers besides what they list.
+pub trait Servers {
+    /// Whose this is, if that can be told from its name and the server may have
+    /// more than is known: it has not said yet what it offers, or offers
+    /// something else to each client.
+    fn unlisted(&self, kind: ListKind, offered: &str) -> Option<Owned>;
+    /// The only server that may have resources that nobody lists, if there is one only.
+    fn only_with_resources(&self) -> Option<Arc<str>>;
+}
+
+/// What kind of thing a request asks for, and the member that names it; none for requests
+/// that ask for no single thing.
+pub(crate) fn named_by(request: &Message) -> Option<(ListKind, Member)> {
+    match request.method() {
+        method::CALL_TOOL => Some((ListKind::Tools, Member::Name)),
+        method::GET_PROMPT => Some((ListKind::Prompts, Member::Name)),
+        method::READ_RESOURCE | method::SUBSCRIBE | method::UNSUBSCRIBE => {
+            Some((ListKind::Resources, Member::Uri))
+        }
+        method::COMPLETE => match &*request.string(Member::RefType)? {
+            "ref/prompt" => Some((ListKind::Prompts, Member::RefName)),
+            "ref/resource" => Some((ListKind::Templates, Member::RefUri)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Which server a request goes to, and in which words:
+///
+/// ```text
+///   tools/call, prompts/get            by name: the table, else the part before `__`
+///   resources/read, subscribe, …       by URI: who lists it, whose template fits, who has any
+///   completion/complete                by what is completed
+///   greetings, lists, levels, listens  none: the gateway answers
+/// ```
+pub fn route(
+    request: &Message,
+    catalog: &Catalog,
+    servers: &impl Servers,
+) -> Result<Destination, Nowhere> {
+    let Some((kind, member)) = named_by(request) else {
+        return match request.method() {
+            method::INITIALIZE
+            | method::PING
+            | method::DISCOVER
+            | method::LISTEN
+            | method::SET_LEVEL => Ok(Destination::Gateway),
+            method::COMPLETE => Err(Nowhere::Params { member: "ref.type" }),
+            other => {
+                let list = ListKind::ALL.into_iter().find(|kind| kind.method() == other);
+                let unknown = || Nowhere::Method { method: other.to_owned() };
+                list.map(Destination::List).ok_or_else(unknown)
+            }
+        };
+    };
+    let name = request.string(member).ok_or(Nowhere::Params { member: member.key() })?;
+    let found = catalog.owner(kind, &name).or_else(|| match kind {
+        // Perhaps it is there; its server knows better.
+        ListKind::Tools | ListKind::Prompts => servers.unlisted(kind, &name),
+        ListKind::Resources | ListKind::Templates => {
+            servers.only_with_resources().map(|server| Owned { server, name: name.to_string() })
+        }
+    });
+    let found = found.ok_or_else(|| Nowhere::unknown(kind, name.to_string()))?;
+    let request = match kind {
+        ListKind::Tools | ListKind::Prompts => request.with_string(member, &found.name),
+        ListKind::Resources | ListKind::Templates => request.clone(),
+    };
+    Ok(Destination::Server(found.server, request))
+}
+
+/// Characters that every client takes.
+pub const MAX_OFFERED: usize = 64;
+
+/// What stands between server and name.
+pub const BETWEEN: &str = "__";
+
+/// Characters of the hash, with what leads it in.
+const HASH_LENGTH: usize = "_h".len() + 8;
+
+/// What a tool or prompt of a server is called when it is offered together with those of
+/// others: `<server>__<name>`.
+///
+/// ```text
+///   files, read          files__read
+///   files, read.all      files__read_all_h1f0c9a2b     made legal
+///   my__files, read      my_files__read_h5d0e11c7      the server's part must end at the first `__`
+/// ```
+///
+/// The names that clients take are short and plain ([`MAX_OFFERED`] characters of
+/// `a-z A-Z 0-9 _ -`). A name that had to be changed ends with a hash of what it
+/// was, so that it depends on nothing but its own server and name: whatever
+/// other servers come and go, it means the same.
+///
+/// A file may put another word in place of the server's name, or none: then the
+/// server's names stay as they are, and which of two servers has one is for the
+/// catalog to say.
+pub fn offered_name(server: &str, name: &str) -> String {
+    let prefix = name_prefix(server);
+    let plain: String = name.chars().map(legal_letter).collect();
+    let is_unchanged = prefix == server && plain == name && !name.is_empty();
+    shortened(format!("{prefix}{BETWEEN}{plain}"), is_unchanged, server, name)
+}
+
+/// What `name` is offered as with nothing in front of it.
+pub fn bare_name(name: &str) -> String {
+    let plain: String = name.chars().map(legal_letter).collect();
+    let is_unchanged = plain == name && !name.is_empty();
+    shortened(plain, is_unchanged, "", name)
+}
+
+/// The name as it is, or with a hash of what it was.
+fn shortened(whole: String, is_unchanged: bool, server: &str, name: &str) -> String {
+    if is_unchanged && whole.len() <= MAX_OFFERED && !is_hashed(&whole) {
+        return whole;
+    }
+    // All of it is ASCII by now.
+    let mut short = whole[..whole.len().min(MAX_OFFERED - HASH_LENGTH)].to_owned();
+    let hash = hash_name(server, name);
+    write!(short, "_h{hash:08x}").expect("a string takes everything");
+    short
+}
+
+/// The server and the name that this was made of, if nothing had to be changed.
+pub fn split_name(offered: &str) -> Option<(&str, &str)> {
+    let (server, name) = offered.split_once(BETWEEN)?;
+    (offered_name(server, name) == offered).then_some((server, name))
+}
+
+/// Whether it looks like one that was changed.
+fn is_hashed(whole: &str) -> bool {
+    let hash = whole.rsplit_once("_h").map_or("", |(_, hash)| hash);
+    hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The server's part: legal, without [`BETWEEN`], and not to be confused with it at the end.
+pub fn name_prefix(server: &str) -> String {
+    let mut plain = String::with_capacity(server.len());
+    for character in server.chars().map(legal_letter) {
+        if !(character == '_' && plain.ends_with('_')) {
+            plain.push(character);
+        }
+    }
+    let plain = plain.trim_end_matches('_');
+    // Half the room at most, so that something of the name is left.
+    let end = plain.len().min(MAX_OFFERED / 2 - BETWEEN.len());
+    let plain = plain[..end].trim_end_matches('_');
+    if plain.is_empty() { "server".to_owned() } else { plain.to_owned() }
+}
+
+fn legal_letter(character: char) -> char {
+    if character.is_ascii_alphanumeric() || character == '-' { character } else { '_' }
+}
+
+/// FNV-1a, folded to 32 bits: the same on every machine and in every release.
+fn hash_name(server: &str, name: &str) -> u64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in server.bytes().chain([0xff]).chain(name.bytes()) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    (hash >> 32) ^ (hash & 0xffff_ffff)
 }
 
 #[cfg(test)]

@@ -4,33 +4,44 @@
 //! The roster's connections tell what there is, so that a list costs no client a
 //! connection; a client's calls go by connections of its own, which are made when
 //! it first calls. A process that everybody shares is one for the roster too: it
-//! starts it, and has it started again. `change.rs` leads to another plan.
+//! starts it, and has it started again.
+//!
+//! [`Fleet::change`] leads from one plan to another while clients call:
+//!
+//! ```text
+//!   the same, or other filters and names ──▶ the same connections
+//!   another place, process, ...          ──▶ a new one takes the calls, the old one leaves
+//!   not in the plan any more             ──▶ it leaves
+//! ```
+//!
+//! A server that leaves gets no new calls, and ends when those that it has are answered.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use http::HeaderName;
 use serde_json::json;
+use switchboard_net::backend::Backend as _;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::client::{ClientOptions, Declined};
+use switchboard_net::connection::ClientConnection;
 use switchboard_net::roster::{
-    AddError, Cache, Deferred, ListKind, Roster, RosterOptions, ServerState,
+    AddError, Cache, ListKind, Roster, RosterOptions, ServerPhase, ServerState,
 };
 use switchboard_net::upstream::{ClientIdentity, ServerTarget, Traffic};
+use switchboard_net::{Either, race};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::limits::Limits;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use crate::front::Tasks;
-use crate::monitor::CallMonitor;
-use crate::person::{People, PersonBounds};
+use crate::monitor::{CallMonitor, Peer};
 use crate::plan::{Plan, Process, ServerPlan, ToolSearch};
-use change::Leaving;
-
-mod change;
+use crate::view::{GatewayTasks, People, PersonBounds};
+use crate::{lock, read, write};
 
 /// How often a server that has failed is looked at.
 pub(crate) const PROBE: Duration = Duration::from_mins(1);
@@ -47,7 +58,7 @@ pub struct Fleet {
     running_servers: RwLock<Arc<RunningServers>>,
     leaving: Leaving,
     /// Of all clients, whichever way they come.
-    pub(crate) tasks: Tasks,
+    pub(crate) tasks: GatewayTasks,
     search: RwLock<ToolSearch>,
     /// Headers of clients that some server wants.
     carried: RwLock<Option<Arc<[HeaderName]>>>,
@@ -79,7 +90,9 @@ pub struct FleetOptions {
     /// Where lists are kept for the next time.
     pub cache: Option<Cache>,
     /// What sees the calls.
-    pub tap: Arc<CallMonitor>,
+    pub monitor: Arc<CallMonitor>,
+    /// Whether the clients are connected by our own stdio.
+    pub is_stdio: bool,
     /// How often a server that has failed is tried; each minute if it is not said.
     pub probe: Option<Duration>,
     /// How many people are remembered, and for how long.
@@ -124,14 +137,14 @@ impl Fleet {
             reach: Box::new(server),
             running_servers: RwLock::default(),
             leaving: Leaving::default(),
-            tasks: Tasks::default(),
+            tasks: GatewayTasks::default(),
             search: RwLock::default(),
             carried: RwLock::default(),
             knows_people: AtomicBool::new(false),
             people,
         });
         let known = Arc::downgrade(&fleet);
-        fleet.tap().ask(move |server, tool| {
+        fleet.monitor().ask(move |server, tool| {
             known.upgrade().is_some_and(|fleet| fleet.has_tool(server, tool))
         });
         fleet.change(plan)?;
@@ -140,12 +153,12 @@ impl Fleet {
 
     /// When clients search for tools rather than list them.
     pub(crate) fn search(&self) -> ToolSearch {
-        *self.search.read().unwrap_or_else(PoisonError::into_inner)
+        *read(&self.search)
     }
 
     /// Headers of clients that some server wants.
     pub(crate) fn carried(&self) -> Option<Arc<[HeaderName]>> {
-        self.carried.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read(&self.carried).clone()
     }
 
     /// Whether any server can tell people apart.
@@ -155,7 +168,7 @@ impl Fleet {
 
     /// The servers as they are at this time.
     pub(crate) fn running_servers(&self) -> Arc<RunningServers> {
-        Arc::clone(&self.running_servers.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&read(&self.running_servers))
     }
 
     /// The names of all servers.
@@ -164,12 +177,17 @@ impl Fleet {
     }
 
     pub(crate) fn running(&self, name: &str) -> Option<Arc<RunningServer>> {
-        self.running_servers.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        read(&self.running_servers).get(name).cloned()
     }
 
     /// What sees the calls.
-    pub fn tap(&self) -> &Arc<CallMonitor> {
-        &self.options.tap
+    pub fn monitor(&self) -> &Arc<CallMonitor> {
+        &self.options.monitor
+    }
+
+    /// How clients are connected with us, as spans tell it.
+    pub(crate) fn transport(&self) -> &'static str {
+        if self.options.is_stdio { "pipe" } else { "tcp" }
     }
 
     /// Where a server is.
@@ -182,21 +200,6 @@ impl Fleet {
         self.roster.servers()
     }
 
-    /// The servers that are not ready.
-    pub fn deferred(&self) -> Vec<Deferred> {
-        self.roster.deferred()
-    }
-
-    /// How many calls of clients are open at a server.
-    pub fn calls(&self, name: &str) -> usize {
-        self.running(name).map_or(0, |running| running.bridge.calls())
-    }
-
-    /// How many calls of clients wait for a server, or for their turn there.
-    pub fn queued(&self, name: &str) -> usize {
-        self.running(name).map_or(0, |running| running.bridge.queued())
-    }
-
     /// Somebody wants something of a server, if only to see its list: one that
     /// sleeps is woken, and nobody waits for it.
     pub(crate) fn want(&self, name: &str) {
@@ -205,11 +208,6 @@ impl Fleet {
             running.bridge.touch();
             self.roster.wake(name);
         }
-    }
-
-    /// Waits until every server is ready or known to be broken, for a moment at most.
-    pub(crate) async fn settled(&self) {
-        self.roster.ready().await;
     }
 
     /// Whether a server turns our own connection away, but is asked by people
@@ -274,29 +272,6 @@ fn able(start: Duration) -> ClientOptions {
         .on_roots(async |_| Ok(json!({"roots": []})))
 }
 
-impl RunningServer {
-    /// A server of a plan, that nobody has called yet.
-    fn new(plan: &ServerPlan, server: ServerTarget, limits: &Limits) -> Self {
-        let bridge = bridge(plan, server, limits);
-        Self { plan: Arc::new(plan.clone()), bridge, held: watch::Sender::default() }
-    }
-
-    /// Where its lists are read: a process that all share is not started for that.
-    fn listed(&self) -> ServerTarget {
-        if self.bridge.is_common() {
-            ServerTarget::behind(&self.bridge, &Arc::new(ClientIdentity::ours()))
-        } else {
-            self.bridge.server().clone()
-        }
-    }
-}
-
-/// The way of clients' calls to one server.
-fn bridge(plan: &ServerPlan, server: ServerTarget, limits: &Limits) -> Arc<Bridge> {
-    let (limits, bounds) = (Arc::new(bounded(plan, limits)), (plan.calls, plan.start));
-    Bridge::guarding(server, children(plan.process), limits, bounds)
-}
-
 /// The bounds of each connection to a server.
 fn bounded(plan: &ServerPlan, limits: &Limits) -> Limits {
     let quiet = plan.call.unwrap_or(limits.quiet);
@@ -329,5 +304,177 @@ fn carried(plan: &Plan) -> Option<Arc<[HeaderName]>> {
 impl std::fmt::Debug for Fleet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Fleet").field("servers", &self.names()).finish_non_exhaustive()
+    }
+}
+
+/// Servers at once: what the roster holds.
+const MAX_SERVERS: usize = 1024;
+
+impl Fleet {
+    /// Has the servers of `plan`, and no others. Those that run as before are
+    /// not touched.
+    pub(crate) fn change(&self, plan: &Plan) -> Result<(), AddError> {
+        if plan.servers.len() > MAX_SERVERS {
+            return Err(AddError::Full { most: MAX_SERVERS });
+        }
+        self.monitor().offer_tools(plan.diagnostics);
+        let old = self.running_servers();
+        for name in old.keys().filter(|name| !plan.servers.contains_key(&***name)) {
+            if let Some(gone) = self.roster.let_go(name) {
+                self.leaving.end(gone);
+            }
+        }
+        let limits = plan.bounds.limits(&self.options.limits);
+        let mut next = RunningServers::new();
+        for (name, plan) in &plan.servers {
+            let name: Arc<str> = name.as_str().into();
+            let running = match old.get(&name) {
+                Some(before) if *before.plan == *plan => Arc::clone(before),
+                Some(before) if plan.runs_as(&before.plan) => Arc::new(before.adjusted(plan)),
+                before => Arc::new(self.started(&name, plan, &limits, before.is_some())?),
+            };
+            running.bridge.set_limits(bounded(plan, &limits));
+            let is_new = old.get(&name).is_none_or(|before| !Arc::ptr_eq(before, &running));
+            if is_new {
+                self.roster.sleep_after(&name, plan.idle(), &running.bridge, true);
+            }
+            next.insert(name, running);
+        }
+        *write(&self.search) = plan.search;
+        let knows_people = next.values().any(|running| running.plan.knows_people());
+        self.knows_people.store(knows_people, Ordering::Release);
+        let next = Arc::new(next);
+        *write(&self.running_servers) = Arc::clone(&next);
+        *write(&self.carried) = carried(plan);
+        // Whoever looks from here on finds the new ones.
+        for (name, before) in old.iter() {
+            let goes_on = next.get(name).is_some_and(|it| Arc::ptr_eq(&it.bridge, &before.bridge));
+            if !goes_on {
+                self.leaving.leave(name, before);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to connect a server, in the place of another if there was one.
+    fn started(
+        &self,
+        name: &Arc<str>,
+        plan: &ServerPlan,
+        limits: &Limits,
+        replaces: bool,
+    ) -> Result<RunningServer, AddError> {
+        let server = (self.reach)(plan).discreet();
+        self.monitor().meet(name, Peer::new(&server));
+        let (limits, bounds) = (Arc::new(bounded(plan, limits)), (plan.calls, plan.start));
+        let bridge = Bridge::guarding(server, children(plan.process), limits, bounds);
+        // A process that all share is not started once more for its lists.
+        let listed = if bridge.is_common() {
+            ServerTarget::behind(&bridge, &Arc::new(ClientIdentity::ours()))
+        } else {
+            bridge.server().clone()
+        };
+        if replaces {
+            let old = self.roster.replace_within(name, listed, plan.start);
+            if let Some(gone) = old {
+                self.leaving.end(gone);
+            }
+        } else {
+            let client = able(plan.start);
+            self.roster.add_within(Arc::clone(name), listed, client, plan.start)?;
+        }
+        // Where clients show headers of their own, they may be let in where we are not.
+        let is_known = plan.passes().is_empty();
+        let ours = self.roster.state(name).filter(|_| is_known);
+        let always = || watch::channel(ServerState::new(ServerPhase::Ready)).1;
+        bridge.follow(name, ours.unwrap_or_else(always));
+        bridge.set_places(self.options.people.connections);
+        let plan = Arc::new(plan.clone());
+        Ok(RunningServer { plan, bridge, held: watch::Sender::default() })
+    }
+}
+
+impl RunningServer {
+    /// The same connections under another plan.
+    fn adjusted(&self, plan: &ServerPlan) -> Self {
+        self.bridge.set_bounds((plan.calls, plan.start));
+        let (bridge, held) = (Arc::clone(&self.bridge), self.held.clone());
+        Self { plan: Arc::new(plan.clone()), bridge, held }
+    }
+}
+
+/// How long open calls keep a server that nobody wants any more.
+const DRAIN: Duration = Duration::from_mins(1);
+
+/// Bridges, each with the name of its server.
+type Named = Vec<(Arc<str>, Arc<Bridge>)>;
+
+/// Those that are on their way out.
+#[derive(Default)]
+struct Leaving {
+    bridges: Arc<Mutex<Named>>,
+    /// Nobody waits for calls any more.
+    hurry: watch::Sender<bool>,
+    ending: Mutex<JoinSet<()>>,
+}
+
+impl Leaving {
+    /// Ends a server once it has answered all that it was asked, or a while has passed.
+    fn leave(&self, name: &Arc<str>, running: &RunningServer) {
+        let (bridges, name) = (Arc::clone(&self.bridges), Arc::clone(name));
+        let bridge = Arc::clone(&running.bridge);
+        let (mut held, mut hurry) = (running.held.subscribe(), self.hurry.subscribe());
+        lock(&bridges).push((Arc::clone(&name), Arc::clone(&bridge)));
+        self.end(async move {
+            let answered = async {
+                // Closed when nobody holds it: no call is on its way to it.
+                _ = held.changed().await;
+                bridge.until_idle().await;
+            };
+            let over = race(timeout(DRAIN, answered), hurry.wait_for(|hurry| *hurry));
+            let is_left = matches!(over.await, Either::Left(Ok(())));
+            if !is_left {
+                let left = bridge.calls();
+                tracing::warn!(server = &*name, left, "calls outlived their server");
+            }
+            bridge.close().await;
+            lock(&bridges).retain(|(_, left)| !Arc::ptr_eq(left, &bridge));
+        });
+    }
+
+    /// Goes on with the end of something.
+    fn end(&self, end: impl Future<Output = ()> + Send + 'static) {
+        let mut ending = lock(&self.ending);
+        while ending.try_join_next().is_some() {}
+        ending.spawn(end);
+    }
+
+    /// Ends them all, and waits for it.
+    async fn hurry(&self) {
+        self.hurry.send_replace(true);
+        let mut ending = std::mem::take(&mut *lock(&self.ending));
+        while ending.join_next().await.is_some() {}
+    }
+}
+
+impl Fleet {
+    /// A client is gone for good.
+    pub(crate) fn forget(&self, client: &Arc<ClientConnection>) {
+        self.tasks.forget(client.number());
+        for bridge in self.bridges(|_| true) {
+            bridge.forget(client);
+        }
+    }
+
+    /// Everything that may know a call to one of these servers: those that are
+    /// there, and those of that name that were.
+    pub(crate) fn bridges(&self, is_meant: impl Fn(&str) -> bool) -> Vec<Arc<Bridge>> {
+        let running_servers = self.running_servers();
+        let there = running_servers.iter().filter(|(name, _)| is_meant(name));
+        let there = there.map(|(_, running)| Arc::clone(&running.bridge));
+        let leaving = lock(&self.leaving.bridges);
+        let left = leaving.iter().filter(|(name, _)| is_meant(name));
+        let left = left.map(|(_, bridge)| Arc::clone(bridge));
+        there.chain(left).collect()
     }
 }

@@ -1,9 +1,9 @@
 //! A gateway that runs: its servers, and what clients find at each path.
 //!
 //! ```text
-//!                 ┌─▶ /mcp           Views of all servers ─┐
-//!   Porter: who? ─┼─▶ /groups/NAME   Views of some         ├─▶ Fleet ──▶ servers
-//!                 └─▶ /servers/NAME  Views of one           ─┘
+//!                        ┌─▶ /mcp           Views of all servers ─┐
+//!   Authenticator: who? ─┼─▶ /groups/NAME   Views of some         ├─▶ Fleet ──▶ servers
+//!                        └─▶ /servers/NAME  Views of one          ─┘
 //! ```
 //!
 //! [`Gateway::apply`] leads from one plan to another while clients call. What
@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use switchboard_net::backend::Backend;
 use switchboard_net::roster::AddError;
@@ -20,6 +20,7 @@ use switchboard_net::upstream::ServerTarget;
 
 use crate::authenticator::Authenticator;
 use crate::fleet::{Fleet, FleetOptions};
+use crate::lock;
 use crate::plan::{Plan, PlanChanges, Process, ServerPlan};
 use crate::view::Views;
 
@@ -28,10 +29,10 @@ pub struct Gateway {
     fleet: Arc<Fleet>,
     authenticator: Arc<Authenticator>,
     all: Arc<Views>,
-    state: Mutex<State>,
+    state: Mutex<ServedPaths>,
 }
 
-struct State {
+struct ServedPaths {
     plan: Arc<Plan>,
     groups: BTreeMap<String, Arc<Views>>,
     servers: BTreeMap<String, Arc<Views>>,
@@ -73,7 +74,7 @@ impl Gateway {
         let authenticator = Authenticator::new(plan.access.clone(), sessions(&plan));
         let all = Views::new(&fleet, fleet.names(), &authenticator);
         let mut state =
-            State { plan: Arc::default(), groups: BTreeMap::new(), servers: BTreeMap::new() };
+            ServedPaths { plan: Arc::default(), groups: BTreeMap::new(), servers: BTreeMap::new() };
         state.follow(&fleet, &authenticator, &plan);
         state.plan = Arc::new(plan);
         Ok(Arc::new(Self { fleet, authenticator, all, state: Mutex::new(state) }))
@@ -86,7 +87,7 @@ impl Gateway {
     /// Where we listen does not change, whatever the plan says of it. Bounds of
     /// conversations hold for those that begin from here on.
     pub fn apply(&self, plan: Plan) -> Result<PlanChanges, AddError> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let changes = plan.diff(&state.plan);
         let old = Arc::clone(&state.plan);
         let is_other = plan.access != old.access;
@@ -119,13 +120,9 @@ impl Gateway {
         Ok(changes)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The plan that is followed.
     pub fn plan(&self) -> Arc<Plan> {
-        Arc::clone(&self.state().plan)
+        Arc::clone(&lock(&self.state).plan)
     }
 
     /// Who knows who may come in.
@@ -141,7 +138,7 @@ impl Gateway {
     /// All that is served: everything together first, then groups, then each
     /// server, by name. What was there before a change is the same thing after it.
     pub fn places(&self) -> Vec<Offered> {
-        let state = self.state();
+        let state = lock(&self.state);
         let is_shared = |plan: &ServerPlan| plan.process == Process::Shared;
         let light = state.plan.servers.values().all(is_shared);
         let offered = |place, views: &Arc<Views>, shared, light| {
@@ -167,7 +164,7 @@ impl Gateway {
     /// Ends every listen with its result: nothing else would (SUB-8).
     pub fn end_listens(&self) {
         self.all.close();
-        self.state().groups.values().for_each(|group| group.close());
+        lock(&self.state).groups.values().for_each(|group| group.close());
     }
 
     /// Ends every server, and waits for the end of each.
@@ -181,7 +178,7 @@ fn sessions(plan: &Plan) -> usize {
     plan.bounds.sessions.unwrap_or(Authenticator::SESSIONS)
 }
 
-impl State {
+impl ServedPaths {
     /// Has the groups and the servers of `plan`, which the fleet follows already.
     fn follow(&mut self, fleet: &Arc<Fleet>, authenticator: &Arc<Authenticator>, plan: &Plan) {
         self.servers.retain(|name, _| plan.servers.contains_key(name));

@@ -34,21 +34,32 @@ pub mod catalog;
 pub mod config;
 pub mod credential;
 pub mod fleet;
-pub mod front;
 pub mod gateway;
 pub mod glob;
 pub mod merge;
 pub mod metrics;
 pub mod monitor;
-pub mod name;
-pub mod person;
 pub mod plan;
 pub mod policy;
-pub mod route;
 pub mod search;
 pub mod span;
 pub mod status;
 mod uri;
 pub mod view;
-mod visibility;
 pub mod watch;
+
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+// What a panic left behind a lock is still consistent here.
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read<T: ?Sized>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}

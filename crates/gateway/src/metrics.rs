@@ -75,7 +75,7 @@ fn escaped(value: &str) -> String {
 }
 
 /// A family: its name, what it is, what it means, and where its value comes from.
-struct Row<T, N> {
+struct MetricFamily<T, N> {
     name: &'static str,
     kind: MetricKind,
     help: &'static str,
@@ -87,25 +87,25 @@ const fn row<T, N>(
     kind: MetricKind,
     help: &'static str,
     of: fn(&T) -> N,
-) -> Row<T, N> {
-    Row { name, kind, help, of }
+) -> MetricFamily<T, N> {
+    MetricFamily { name, kind, help, of }
 }
 
 /// All metrics of a gateway.
 pub fn page(fleet: &Fleet, sites: &Sites) -> String {
     let mut text = MetricsText::default();
-    ourselves(&mut text, fleet.tap());
+    ourselves(&mut text, fleet.monitor());
     clients(&mut text, sites);
-    requests(&mut text, fleet.tap());
-    tools(&mut text, fleet.tap());
+    requests(&mut text, fleet.monitor());
+    tools(&mut text, fleet.monitor());
     servers(&mut text, fleet);
     text.text
 }
 
-fn ourselves(text: &mut MetricsText, tap: &CallMonitor) {
+fn ourselves(text: &mut MetricsText, monitor: &CallMonitor) {
     text.family("switchboard_build_info", MetricKind::Gauge, "The version that runs.");
     text.sample("switchboard_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
-    let age = tap.age().as_secs_f64();
+    let age = monitor.age().as_secs_f64();
     text.one("switchboard_uptime_seconds", MetricKind::Gauge, "How long the gateway runs.", age);
     if let Some(bytes) = platform::resident_memory() {
         let help = "Resident memory size in bytes.";
@@ -121,7 +121,7 @@ fn ourselves(text: &mut MetricsText, tap: &CallMonitor) {
         text.one("switchboard_tasks", MetricKind::Gauge, help, tasks);
     }
     let help = "Spans that were not sent: too many, or no collector took them.";
-    text.one("switchboard_dropped_spans_total", MetricKind::Counter, help, tap.dropped_spans());
+    text.one("switchboard_dropped_spans_total", MetricKind::Counter, help, monitor.dropped_spans());
 }
 
 /// The counters of all sites; several sites may share theirs.
@@ -147,7 +147,7 @@ fn clients(text: &mut MetricsText, sites: &Sites) {
     let help = "Calls that wait for their clients to come back with input.";
     text.one("switchboard_parked_calls", MetricKind::Gauge, help, parked);
     let tallies = tallies(sites);
-    for Row { name, kind, help, of } in CLIENTS {
+    for MetricFamily { name, kind, help, of } in CLIENTS {
         let sum: u64 = tallies.iter().map(|tally| of(tally)).sum();
         text.one(name, kind, help, sum);
     }
@@ -162,12 +162,12 @@ fn clients(text: &mut MetricsText, sites: &Sites) {
     }
 }
 
-fn requests(text: &mut MetricsText, tap: &CallMonitor) {
-    let open = tap.open_calls();
+fn requests(text: &mut MetricsText, monitor: &CallMonitor) {
+    let open = monitor.open_calls();
     text.one("switchboard_open_calls", MetricKind::Gauge, "Calls that are not answered yet.", open);
     let name = "switchboard_requests_total";
     text.family(name, MetricKind::Counter, "Requests of clients, by method and outcome.");
-    tap.counts().each_method(|method, series| {
+    monitor.counts().each_method(|method, series| {
         for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
             let labels = [("method", method), ("outcome", outcome.name())];
             text.sample(name, &labels, series.of(outcome));
@@ -175,17 +175,17 @@ fn requests(text: &mut MetricsText, tap: &CallMonitor) {
     });
     let name = "switchboard_request_duration_seconds";
     text.family(name, MetricKind::Histogram, "How long requests took, by method.");
-    tap.counts().each_method(|method, series| {
+    monitor.counts().each_method(|method, series| {
         if series.cumulated()[BUCKETS.len()] > 0 {
             histogram(text, name, &[("method", method)], series);
         }
     });
 }
 
-fn tools(text: &mut MetricsText, tap: &CallMonitor) {
+fn tools(text: &mut MetricsText, monitor: &CallMonitor) {
     let name = "switchboard_tool_calls_total";
     text.family(name, MetricKind::Counter, "Calls of tools, by server, tool and outcome.");
-    tap.counts().each_tool(|server, tool, series| {
+    monitor.counts().each_tool(|server, tool, series| {
         for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
             let labels = [("server", server), ("tool", tool), ("outcome", outcome.name())];
             text.sample(name, &labels, series.of(outcome));
@@ -193,7 +193,7 @@ fn tools(text: &mut MetricsText, tap: &CallMonitor) {
     });
     let name = "switchboard_tool_call_duration_seconds";
     text.family(name, MetricKind::Histogram, "How long calls of tools took, by server and tool.");
-    tap.counts().each_tool(|server, tool, series| {
+    monitor.counts().each_tool(|server, tool, series| {
         histogram(text, name, &[("server", server), ("tool", tool)], series);
     });
 }
@@ -211,7 +211,7 @@ fn histogram(text: &mut MetricsText, name: &str, labels: Labels<'_>, series: &Se
 }
 
 #[rustfmt::skip]
-const CLIENTS: [Row<HttpCounters, u64>; 4] = [
+const CLIENTS: [MetricFamily<HttpCounters, u64>; 4] = [
     row("switchboard_streams", MetricKind::Gauge, "Event streams that are open.", HttpCounters::streams),
     row("switchboard_stream_resumes_total", MetricKind::Counter, "Streams that clients came back to.", HttpCounters::resumed),
     row("switchboard_received_bytes_total", MetricKind::Counter, "Bytes of bodies from clients.", HttpCounters::received),
@@ -219,7 +219,7 @@ const CLIENTS: [Row<HttpCounters, u64>; 4] = [
 ];
 
 #[rustfmt::skip]
-const GAUGES: [Row<Gauges, usize>; 4] = [
+const GAUGES: [MetricFamily<Gauges, usize>; 4] = [
     row("switchboard_server_open_calls", MetricKind::Gauge, "Calls that are open at a server.", |it| it.calls),
     row("switchboard_server_queued_calls", MetricKind::Gauge, "Calls that wait for a server, or for their turn there.", |it| it.queued),
     row("switchboard_server_unsent_messages", MetricKind::Gauge, "Messages that wait to be written to a server.", |it| it.unsent),
@@ -227,7 +227,7 @@ const GAUGES: [Row<Gauges, usize>; 4] = [
 ];
 
 #[rustfmt::skip]
-const TRAFFIC: [Row<Traffic, u64>; 7] = [
+const TRAFFIC: [MetricFamily<Traffic, u64>; 7] = [
     row("switchboard_server_children", MetricKind::Gauge, "Processes of a server.", Traffic::children),
     row("switchboard_server_starts_total", MetricKind::Counter, "Processes of a server that were started.", Traffic::started),
     row("switchboard_server_restarts_total", MetricKind::Counter, "Starts in place of one that broke, whatever each took.", Traffic::restarted),
@@ -245,13 +245,13 @@ fn servers(text: &mut MetricsText, fleet: &Fleet) {
         text.sample("switchboard_server_up", &[("server", &server)], is_up);
     }
     let all = fleet.gauges();
-    for Row { name, kind, help, of } in GAUGES {
+    for MetricFamily { name, kind, help, of } in GAUGES {
         text.family(name, kind, help);
         for gauges in &all {
             text.sample(name, &[("server", &gauges.server)], of(gauges));
         }
     }
-    for Row { name, kind, help, of } in TRAFFIC {
+    for MetricFamily { name, kind, help, of } in TRAFFIC {
         text.family(name, kind, help);
         for gauges in &all {
             text.sample(name, &[("server", &gauges.server)], of(&gauges.traffic));

@@ -79,17 +79,7 @@ impl Plan {
         listen.origins.extend(gateway.listen.origins.iter().cloned());
         listen.hosts.extend(gateway.listen.hosts.iter().cloned());
         listen.unauthenticated |= gateway.listen.unauthenticated;
-        bounds.message = bounds.message.or(gateway.bounds.message);
-        bounds.sessions = bounds.sessions.or(gateway.bounds.sessions);
-        bounds.streams = bounds.streams.or(gateway.bounds.streams);
-        bounds.parked = bounds.parked.or(gateway.bounds.parked);
-        bounds.calls = bounds.calls.or(gateway.bounds.calls);
-        bounds.connections = bounds.connections.or(gateway.bounds.connections);
-        bounds.connections_each = bounds.connections_each.or(gateway.bounds.connections_each);
-        bounds.head = bounds.head.or(gateway.bounds.head);
-        bounds.bodies = bounds.bodies.or(gateway.bounds.bodies);
-        bounds.bodies_each = bounds.bodies_each.or(gateway.bounds.bodies_each);
-        bounds.unread = bounds.unread.or(gateway.bounds.unread);
+        bounds.fill_in(&gateway.bounds);
     }
 
     fn add_groups(

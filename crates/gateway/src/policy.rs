@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -14,10 +15,6 @@ use ring::digest::{SHA256, digest};
 use switchboard_net::connection::ClientConnection;
 
 use crate::glob::{NameFilter, fits};
-
-pub use meter::{BadRate, Busy, Meter, Rate};
-
-mod meter;
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -39,25 +36,16 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// A principal whose key was removed: it may use nothing.
-    pub fn nobody() -> Self {
-        Self { grant: Grant::nothing(), ..Self::default() }
-    }
-
     /// Whether they may use a server at all: its prompts and resources, and the
     /// tools that [`Principal::may_see`] lets through.
     pub fn may_use(&self, server: &str) -> bool {
         self.grant.has_server(server)
     }
 
-    /// Whether a tool is in their lists, by the name its server gives it.
+    /// Whether a tool is in their lists, by the name its server gives it. No client may call
+    /// what it may not see.
     pub fn may_see(&self, server: &str, tool: &str) -> bool {
         self.may_use(server) && self.grant.has_tool(server, tool)
-    }
-
-    /// Whether they may call a tool. Nobody may call what they may not see.
-    pub fn may_call(&self, server: &str, tool: &str) -> bool {
-        self.may_see(server, tool)
     }
 
     /// Whether they may use the endpoint of a group; it shows them the servers
@@ -266,11 +254,11 @@ impl Grant {
 }
 
 /// Tells one principal from another, and from no principal.
-pub(crate) type Mark = [u8; 16];
+pub(crate) type PrincipalMark = [u8; 16];
 
-pub(crate) fn mark(client: &ClientConnection) -> Mark {
+pub(crate) fn mark(client: &ClientConnection) -> PrincipalMark {
     let digest = digest(&SHA256, client.principal());
-    let mut mark = Mark::default();
+    let mut mark = PrincipalMark::default();
     mark.copy_from_slice(&digest.as_ref()[..16]);
     mark
 }
@@ -353,6 +341,115 @@ impl FromStr for KeyHash {
             *byte = u8::try_from(digit(0)? << 4 | digit(1)?).map_err(|_| BadHash)?;
         }
         Ok(Self(bytes))
+    }
+}
+
+/// So many calls in so long: `60/m`. All of them may come at once.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Rate {
+    /// Calls.
+    pub calls: u32,
+    /// In so long.
+    pub per: Duration,
+}
+
+/// Not a rate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("a rate is a number of calls and a time: 10/s, 60/m or 1000/h")]
+pub struct BadRate;
+
+impl FromStr for Rate {
+    type Err = BadRate;
+
+    fn from_str(text: &str) -> Result<Self, BadRate> {
+        let (calls, per) = text.split_once('/').ok_or(BadRate)?;
+        let per = match per.trim() {
+            "s" | "sec" | "second" => 1,
+            "m" | "min" | "minute" => 60,
+            "h" | "hour" => 3600,
+            "d" | "day" => 86400,
+            _ => return Err(BadRate),
+        };
+        let calls = calls.trim().parse().ok().filter(|calls| *calls > 0).ok_or(BadRate)?;
+        Ok(Self { calls, per: Duration::from_secs(per) })
+    }
+}
+
+/// Why a call is refused for now.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Busy {
+    /// The rate limit is reached.
+    #[error("rate limit reached; retry in {} s", wait.as_secs() + 1)]
+    Rate { wait: Duration },
+    /// Too many calls are open.
+    #[error("{0} calls are open, which is the limit")]
+    Calls(usize),
+}
+
+/// Counts the calls of one principal.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    rate: Option<Rate>,
+    max_open: Option<usize>,
+    open: usize,
+    /// How much of `per` is saved up: a call costs its share of it.
+    saved: Duration,
+    last: Option<Instant>,
+}
+
+impl Meter {
+    /// A meter that nothing has gone through.
+    pub fn new(rate: Option<Rate>, max_open: Option<usize>) -> Self {
+        let saved = rate.map_or(Duration::ZERO, |rate| rate.per);
+        Self { rate, max_open, open: 0, saved, last: None }
+    }
+
+    /// Counts a call that begins. If it is let through, [`Meter::leave`] must follow.
+    pub fn enter(&mut self, now: Instant) -> Result<(), Busy> {
+        if let Some(max) = self.max_open.filter(|max| self.open >= *max) {
+            return Err(Busy::Calls(max));
+        }
+        self.pay(now)?;
+        self.open += 1;
+        Ok(())
+    }
+
+    /// Something that counts for the rate, and is never open.
+    pub fn pay(&mut self, now: Instant) -> Result<(), Busy> {
+        let Some(rate) = self.rate else { return Ok(()) };
+        self.save(rate, now);
+        let cost = rate.per / rate.calls;
+        let Some(left) = self.saved.checked_sub(cost) else {
+            return Err(Busy::Rate { wait: cost.saturating_sub(self.saved) });
+        };
+        self.saved = left;
+        Ok(())
+    }
+
+    /// A call is over.
+    pub fn leave(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+
+    /// Calls that are open.
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Other limits from here on, for the calls that are open too.
+    pub fn adjust(&mut self, rate: Option<Rate>, max_open: Option<usize>) {
+        if self.rate != rate {
+            self.saved = rate.map_or(Duration::ZERO, |rate| rate.per);
+        }
+        (self.rate, self.max_open) = (rate, max_open);
+    }
+
+    fn save(&mut self, rate: Rate, now: Instant) {
+        let passed = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        self.saved = rate.per.min(self.saved.saturating_add(passed));
+        self.last = Some(now.max(self.last.unwrap_or(now)));
     }
 }
 

@@ -58,7 +58,7 @@ pub struct Index {
 
 /// A tool that was found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found<'i> {
+pub struct FoundTool<'i> {
     /// The name that it is called by.
     pub name: &'i str,
     /// How well it fits; only good for comparing.
@@ -113,7 +113,7 @@ impl Index {
 
     /// The tools that fit `question` best, `limit` and [`MAX_FOUND`] at most. What
     /// has nothing to do with it is not among them.
-    pub fn find(&self, question: &str, limit: usize) -> Vec<Found<'_>> {
+    pub fn find(&self, question: &str, limit: usize) -> Vec<FoundTool<'_>> {
         let mut scores: BTreeMap<usize, (f64, usize)> = BTreeMap::new();
         let mut asked: Vec<Term> = Vec::new();
         for term in terms(question).filter(|term| !term.is_filler).take(MAX_QUESTION) {
@@ -143,7 +143,7 @@ impl Index {
         });
         found.truncate(limit.min(MAX_FOUND));
         let found = found.into_iter();
-        found.map(|(number, score)| Found { name: &self.names[number], score }).collect()
+        found.map(|(number, score)| FoundTool { name: &self.names[number], score }).collect()
     }
 
     /// What each tool scores by one word of a question: by the word itself, by

@@ -89,12 +89,12 @@ impl SpanOptions {
 /// Takes spans and sends them.
 #[derive(Clone, Debug)]
 pub struct Spans {
-    queue: mpsc::Sender<Item>,
+    queue: mpsc::Sender<QueuedSpan>,
     dropped: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
-enum Item {
+enum QueuedSpan {
     Span(Span),
     /// Tell this one when all before it are sent.
     Flush(oneshot::Sender<()>),
@@ -114,7 +114,7 @@ impl Spans {
 
     /// Takes a span, if there is room for it.
     pub fn send(&self, span: Span) {
-        if self.queue.try_send(Item::Span(span)).is_err() {
+        if self.queue.try_send(QueuedSpan::Span(span)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -128,7 +128,7 @@ impl Spans {
     pub async fn flush(&self) {
         let (told, sent) = oneshot::channel();
         let flushing = async {
-            if self.queue.send(Item::Flush(told)).await.is_ok() {
+            if self.queue.send(QueuedSpan::Flush(told)).await.is_ok() {
                 _ = sent.await;
             }
         };
@@ -247,7 +247,7 @@ const SEND_ATTEMPTS: u32 = 3;
 const SEND_PAUSE: Duration = Duration::from_secs(1);
 
 async fn send_batches(
-    mut items: mpsc::Receiver<Item>,
+    mut items: mpsc::Receiver<QueuedSpan>,
     options: SpanOptions,
     fetch: Fetch,
     dropped: Arc<AtomicU64>,
@@ -277,8 +277,8 @@ async fn send_batches(
 
 /// Gathers a batch; who waits for its end, if somebody does.
 async fn gather(
-    items: &mut mpsc::Receiver<Item>,
-    first: Item,
+    items: &mut mpsc::Receiver<QueuedSpan>,
+    first: QueuedSpan,
     batch: &mut Vec<Span>,
     options: &SpanOptions,
 ) -> Option<oneshot::Sender<()>> {
@@ -286,8 +286,8 @@ async fn gather(
     let mut next = Some(first);
     loop {
         match next {
-            Some(Item::Span(span)) => batch.push(span),
-            Some(Item::Flush(waiting)) => return Some(waiting),
+            Some(QueuedSpan::Span(span)) => batch.push(span),
+            Some(QueuedSpan::Flush(waiting)) => return Some(waiting),
             None => return None,
         }
         if batch.len() >= options.batch {

@@ -1,16 +1,22 @@
-//! Many servers as one, for each what they may see of them.
+//! What a client sees of the servers, and the way of its requests.
 //!
 //! ```text
-//!   client ──▶ face ──▶ Views: what is granted to whom it speaks for? ──▶ a Front of just that
+//!   client ──▶ Views: what is granted to its principal? ──▶ a Front of just that
+//!   Front ┬─▶ catalog.rs: whose is it? ──▶ session.rs: is the server greeted? ──▶ bridge ──▶ server
+//!         ├─▶ list.rs: answered here, of what is known
+//!         └─▶ listen.rs: some of both
 //! ```
 //!
 //! There is a [`Front`] for each grant, and it is made of nothing but what that
-//! grant has; where a server tells people apart, one for each person. So no list, no error, no instruction and no count of one principal
-//! can tell of what only another may see: it is not there.
+//! grant has; where a server tells people apart, one for each person. So no list, no
+//! error, no instruction and no count shows a principal what only another may see.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use http::HeaderName;
+use switchboard_net::OwnedTask;
 use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::Call;
 use switchboard_net::connection::ClientConnection;
@@ -18,33 +24,56 @@ use switchboard_net::seal::Sealer;
 use switchboard_net::upstream::{self, Through};
 use switchboard_net::who::Who;
 use switchboard_proto::exchange::{Ask, HeaderParams};
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::failure::{Failure, Outcome, Words};
+use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::method;
+use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
+use switchboard_proto::server::legacy::Phase;
 
 use crate::authenticator::{Authenticator, Hearing};
-use crate::fleet::Fleet;
-use crate::front::Front;
-use crate::person::Person;
+use crate::catalog::{Catalog, Destination, Nowhere, route};
+use crate::fleet::{Fleet, RunningServer};
+use crate::monitor::{self, OwnTool};
+use crate::plan::ToolSearch;
 use crate::policy::Grant;
-use people::Seen;
+use crate::{lock, read, write};
+use listen::OpenListens;
+use people::{Person, RememberedPeople};
+use reply::{AnswerChange, PathContext, ServerReply, TaskReply};
+use session::ClientSession;
+use tool_search::SearchCall;
+use visibility::Edition;
 
+pub(crate) use people::People;
+pub use people::PersonBounds;
+pub(crate) use reply::GatewayTasks;
+
+mod list;
+mod listen;
+mod one;
 mod people;
+mod reply;
+mod session;
+mod tool_search;
+pub(crate) mod visibility;
 
-/// The fronts of one path. Whoever comes gets the one that is theirs.
+/// The fronts of one path. Each client gets the one that is theirs.
 pub struct Views {
     fleet: Arc<Fleet>,
     members: RwLock<Arc<[Arc<str>]>>,
     /// The one server of this path, which is passed on as it is.
     only: Option<Arc<str>>,
     authenticator: Arc<Authenticator>,
-    /// One for all, so that a call goes on if a grant changes between its rounds.
+    /// One for all, so that a call goes on if a grant changes between its rounds. None only
+    /// if the system had no randomness for a key: then no state is let through.
     sealer: Option<Arc<Sealer>>,
     /// As many as there are grants of principals.
     fronts: Mutex<Vec<(Grant, Arc<Front>)>>,
     /// When grants are others.
     _hearing: Hearing,
     /// Those that are for one person each.
-    seen: Mutex<Seen>,
+    people: Mutex<RememberedPeople>,
     this: Weak<Self>,
 }
 
@@ -89,7 +118,7 @@ impl Views {
                 authenticator: Arc::clone(authenticator),
                 sealer: sealer.map(Arc::new),
                 fronts: Mutex::default(),
-                seen: Mutex::default(),
+                people: Mutex::default(),
                 this: Weak::clone(this),
                 _hearing: authenticator.on_replace(regrant),
             }
@@ -99,7 +128,7 @@ impl Views {
     /// Ends every listen with its result, before a shutdown (SUB-8).
     pub fn close(&self) {
         for front in self.each() {
-            front.close();
+            front.end_listens(|_| true);
         }
     }
 
@@ -113,10 +142,8 @@ impl Views {
     /// Offers these servers from here on; tells clients whose lists are others now.
     pub fn change(&self, members: impl IntoIterator<Item = Arc<str>>) {
         let members: Arc<[Arc<str>]> = members.into_iter().collect();
-        let mut current = self.members.write().unwrap_or_else(PoisonError::into_inner);
         // Before the fronts are looked at: one that is made meanwhile has them.
-        *current = Arc::clone(&members);
-        drop(current);
+        *write(&self.members) = Arc::clone(&members);
         for front in self.each() {
             front.change(members.iter().cloned());
         }
@@ -125,51 +152,55 @@ impl Views {
     }
 
     fn members(&self) -> Arc<[Arc<str>]> {
-        Arc::clone(&self.members.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn fronts(&self) -> MutexGuard<'_, Vec<(Grant, Arc<Front>)>> {
-        self.fronts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        Arc::clone(&read(&self.members))
     }
 
     fn each(&self) -> Vec<Arc<Front>> {
-        let all: Vec<_> = self.fronts().iter().map(|(_, front)| Arc::clone(front)).collect();
-        all.into_iter().chain(self.seen().fronts().map(Arc::clone)).collect()
+        let all: Vec<_> = lock(&self.fronts).iter().map(|(_, front)| Arc::clone(front)).collect();
+        all.into_iter().chain(lock(&self.people).fronts().map(Arc::clone)).collect()
     }
 
     /// What a client sees, made if nobody has seen it yet. `words` are its own.
-    pub(crate) fn of(&self, client: &ClientConnection, words: Option<&Message>) -> Arc<Front> {
+    pub(crate) fn find_front(
+        &self,
+        client: &ClientConnection,
+        words: Option<&Message>,
+    ) -> Arc<Front> {
         let principal = self.authenticator.principal(client.who().name());
         let nothing = Grant::nothing();
         let grant = principal.as_ref().map_or(&nothing, |principal| &principal.grant);
         if self.knows_people(grant) {
-            return self.of_person(grant, client, words);
+            return self.front_of_person(grant, client, words);
         }
-        let mut fronts = self.fronts();
+        let mut fronts = lock(&self.fronts);
         if let Some((_, front)) = fronts.iter().find(|(known, _)| known == grant) {
             return Arc::clone(front);
         }
-        let members = self.members();
-        let front = self.make(grant, &members, None);
+        let front = self.make_front(grant, None);
         fronts.push((grant.clone(), Arc::clone(&front)));
         front
     }
 
-    fn make(&self, grant: &Grant, members: &[Arc<str>], person: Option<Arc<Person>>) -> Arc<Front> {
-        let (members, sealer) = (members.iter().cloned(), self.sealer.clone());
-        Front::showing(grant, &self.fleet, members, sealer, person, self.only.as_ref())
+    fn make_front(&self, grant: &Grant, person: Option<Arc<Person>>) -> Arc<Front> {
+        let front = Front::new(self, grant, person);
+        if let Some(person) = &front.person {
+            person.is_shown_by(&front);
+        }
+        front.follow();
+        if front.only.is_some() {
+            front.renew_rules();
+        } else {
+            front.watch_servers();
+        }
+        front
     }
 
     /// The front of a client, and its session with it.
     fn front(&self, client: &Arc<ClientConnection>, words: Option<&Message>) -> Arc<Front> {
-        let front = self.of(client, words);
-        if client.era() == Era::Legacy && !front.knows(client) {
+        let front = self.find_front(client, words);
+        if client.era() == Era::Legacy && !front.has_session(client) {
             // It greeted while its grant changed.
-            let other = self.each().into_iter().find(|front| front.knows(client));
+            let other = self.each().into_iter().find(|front| front.has_session(client));
             if let Some(other) = other {
                 other.hand_over(client, &front);
             }
@@ -177,19 +208,20 @@ impl Views {
         front
     }
 
-    /// Moves everybody to what they see from here on.
+    /// Moves all clients to what they see from here on.
     fn regrant(&self) {
         self.rehouse();
         let grants = self.authenticator.grants();
-        self.fronts().retain(|(grant, _)| grants.contains(grant));
-        self.seen().keep_grants(&grants);
+        lock(&self.fronts).retain(|(grant, _)| grants.contains(grant));
+        lock(&self.people).keep_grants(&grants);
     }
 
-    /// Moves everybody whose front is another now.
+    /// Moves all clients whose front is another now.
     fn rehouse(&self) {
         for front in self.each() {
             for client in front.clients() {
-                let theirs = self.of(&client, front.hello(&client).as_ref());
+                let hello = front.session(&client).map(|session| session.hello.clone());
+                let theirs = self.find_front(&client, hello.as_ref());
                 if !Arc::ptr_eq(&theirs, &front) {
                     front.hand_over(&client, &theirs);
                 }
@@ -206,25 +238,52 @@ impl Backend for Views {
         request: Message,
         said: HeaderParams,
     ) -> PendingWork {
-        self.front(client, Some(&request)).open(client, call, request, said)
+        let (monitor, only) = (self.fleet.monitor(), self.only.as_ref());
+        monitor.observe(call, &request, only, self.fleet.transport());
+        let front = self.front(client, Some(&request));
+        let own_tool = OwnTool::called_by(&request).filter(|_| monitor.has_tools(only));
+        match (own_tool, only) {
+            (None, Some(name)) => front.open_at_one(name, client, call, request, said),
+            (None, None) => front.open(client, call, request, said),
+            (Some(OwnTool::Trace), _) => finish(call, monitor::trace(monitor, client, &request)),
+            // What this client may see, and nothing else, is what it gets to list.
+            (Some(OwnTool::Manifest), _) => {
+                front.open(client, call, monitor::list_request(&request), None)
+            }
+        }
     }
 
     fn note(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {
-        self.front(client, None).note(client, message)
+        let front = self.front(client, None);
+        match (&self.only, front.session(client)) {
+            (Some(name), _) => front.note_to_one(name, client, &message),
+            (None, Some(session)) => session.note(&message),
+            (None, None) => PendingWork::none(),
+        }
     }
 
     fn cancel(&self, client: &Arc<ClientConnection>, call: &Call) {
-        self.front(client, None).cancel(client, call);
+        self.front(client, None).unlisten(client.number(), call.exchange());
     }
 
     fn supply(&self, client: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
-        self.front(client, None).supply(client, ask, answer)
+        if let Some(session) = self.front(client, None).session(client) {
+            session.questions.remove(ask);
+        }
+        if self.only.is_some() {
+            return Some(answer);
+        }
+        Some(self.fleet.tasks.to_server(client, &answer).into_owned())
     }
 
     fn forget(&self, client: &Arc<ClientConnection>) {
-        let all: Vec<_> = self.fronts().iter().map(|(_, front)| Arc::clone(front)).collect();
-        for front in all.into_iter().chain(self.hosting(client)) {
-            front.leave(client);
+        let all: Vec<_> = lock(&self.fronts).iter().map(|(_, front)| Arc::clone(front)).collect();
+        for front in all.into_iter().chain(self.fronts_of_people(client)) {
+            front.forget_listens(client.number());
+            let session = lock(&front.sessions).remove(&client.number());
+            if let Some(session) = session {
+                session.close_links();
+            }
         }
         self.fleet.forget(client);
     }
@@ -251,11 +310,279 @@ impl Backend for Views {
         let running_servers: Vec<_> = granted.filter_map(|name| self.fleet.running(name)).collect();
         upstream::leads_back(running_servers.iter().map(|running| running.bridge.server()), through)
     }
+
+    /// Clients of a gateway need not own its servers.
+    fn words(&self) -> Words {
+        Words::Brief
+    }
 }
 
-impl std::fmt::Debug for Views {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Views {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Views").field("members", &self.members()).finish_non_exhaustive()
+    }
+}
+
+/// Any number of clients in front of some servers of a fleet.
+pub(crate) struct Front {
+    fleet: Arc<Fleet>,
+    members: RwLock<Arc<BTreeSet<Arc<str>>>>,
+    /// With the edition of the definitions that it was made of.
+    catalog: RwLock<(Edition, Arc<Catalog>)>,
+    /// Held while the next catalog is made.
+    making: Mutex<()>,
+    sessions: Mutex<HashMap<u64, Arc<ClientSession>>>,
+    listens: OpenListens,
+    /// Calls of which it could not be told whose they are.
+    #[cfg(test)]
+    late: Mutex<Vec<Call>>,
+    sealer: Option<Arc<Sealer>>,
+    /// What is shown of the members.
+    grant: Grant,
+    /// Whom it is for, if a member can tell people apart.
+    person: Option<Arc<Person>>,
+    /// The one server of this path, which is passed on as it is.
+    only: Option<Arc<str>>,
+    /// By which rules clients of that path were last told what there is.
+    rules: Mutex<Option<one::Rules>>,
+    /// The tasks that hear of changes at the servers.
+    watching: OnceLock<Vec<OwnedTask>>,
+    this: Weak<Self>,
+}
+
+/// Ends a call that needs no work.
+fn finish(call: &Call, outcome: impl Into<Outcome>) -> PendingWork {
+    call.finish(outcome);
+    PendingWork::none()
+}
+
+/// Refuses a request as its half would have.
+fn turn_away(
+    client: &ClientConnection,
+    call: &Call,
+    request: &Message,
+    why: &Refusal,
+) -> PendingWork {
+    client.turn_away(call.exchange(), request.id(), why);
+    PendingWork::none()
+}
+
+fn id(request: &Message) -> &Id {
+    request.id().unwrap_or(&Id::Integer(0))
+}
+
+impl Front {
+    /// Offers what `grant` has of the servers of `views`. It tells nobody of changes.
+    fn new(views: &Views, grant: &Grant, person: Option<Arc<Person>>) -> Arc<Self> {
+        let members = views.members();
+        let members = members.iter().filter(|name| grant.has_server(name)).cloned();
+        Arc::new_cyclic(|this| Self {
+            fleet: Arc::clone(&views.fleet),
+            members: RwLock::new(Arc::new(members.collect())),
+            catalog: RwLock::default(),
+            making: Mutex::default(),
+            sessions: Mutex::default(),
+            listens: OpenListens::default(),
+            #[cfg(test)]
+            late: Mutex::default(),
+            sealer: views.sealer.clone(),
+            grant: grant.clone(),
+            person,
+            only: views.only.clone(),
+            rules: Mutex::default(),
+            watching: OnceLock::new(),
+            this: Weak::clone(this),
+        })
+    }
+
+    /// Tells its clients of changes from here on.
+    fn watch_servers(&self) {
+        let theirs = self.person.iter().map(|person| &person.roster);
+        let watching = std::iter::once(&self.fleet.roster)
+            .chain(theirs)
+            .map(|roster| OwnedTask::spawn(list::watch(Weak::clone(&self.this), roster.changes())));
+        self.watching.get_or_init(|| watching.collect());
+        self.refresh();
+    }
+
+    /// What is offered. A client that knows that a server is ready finds what it offers.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        let (edition, catalog) = self.known();
+        if edition == self.edition() {
+            return catalog;
+        }
+        self.refresh();
+        self.known().1
+    }
+
+    fn known(&self) -> (Edition, Arc<Catalog>) {
+        read(&self.catalog).clone()
+    }
+
+    /// The names of its servers.
+    fn members(&self) -> Arc<BTreeSet<Arc<str>>> {
+        Arc::clone(&read(&self.members))
+    }
+
+    /// A member, if it runs.
+    fn running(&self, server: &str) -> Option<Arc<RunningServer>> {
+        self.fleet.running(server).filter(|_| read(&self.members).contains(server))
+    }
+
+    /// Offers these servers from here on, as far as they are granted; tells clients
+    /// whose lists are others now.
+    fn change(&self, members: impl IntoIterator<Item = Arc<str>>) {
+        let members = members.into_iter().filter(|name| self.grant.has_server(name));
+        let members = Arc::new(members.collect());
+        let making = lock(&self.making);
+        *write(&self.members) = members;
+        // The catalog is of another plan, whatever its edition.
+        write(&self.catalog).0.0 = u64::MAX;
+        drop(making);
+        self.follow();
+        if self.only.is_none() {
+            self.end_listens_left();
+            self.refresh();
+        }
+        let running_servers = self.fleet.running_servers();
+        for session in self.ready_sessions() {
+            session.follow(&running_servers);
+        }
+        self.tell_rules_changed();
+    }
+
+    /// Has those servers asked that know people, as they are at this time.
+    fn follow(&self) {
+        if let Some(person) = &self.person {
+            let members = self.members();
+            person.follow(&self.fleet.running_servers(), |name| members.contains(name));
+        }
+    }
+
+    fn context(&self) -> PathContext {
+        PathContext::many(&self.fleet, self.sealer.clone())
+    }
+
+    fn session(&self, client: &ClientConnection) -> Option<Arc<ClientSession>> {
+        lock(&self.sessions).get(&client.number()).cloned()
+    }
+
+    /// Whether it has greeted this client.
+    fn has_session(&self, client: &ClientConnection) -> bool {
+        lock(&self.sessions).contains_key(&client.number())
+    }
+
+    /// The clients with a session that have confirmed it.
+    fn ready_sessions(&self) -> Vec<Arc<ClientSession>> {
+        let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
+        let is_ready = |session: &Arc<ClientSession>| session.client.phase() == Some(Phase::Ready);
+        sessions.into_iter().filter(is_ready).collect()
+    }
+
+    /// The way of a request: removed, unclear, about a task, a search, a list, or a server's.
+    fn open(
+        &self,
+        client: &Arc<ClientConnection>,
+        call: &Call,
+        request: Message,
+        said: HeaderParams,
+    ) -> PendingWork {
+        let is_removed = match client.era() {
+            Era::Modern => method::REMOVED.contains(&request.method()),
+            Era::Legacy => matches!(request.method(), method::DISCOVER | method::LISTEN),
+        };
+        if is_removed {
+            let why = Refusal::UnknownMethod { method: request.method().to_owned() };
+            return turn_away(client, call, &request, &why);
+        }
+        if let Some(why) = visibility::doubt(&request) {
+            return finish(call, why);
+        }
+        if request.method().starts_with("tasks/") {
+            return self.open_task(client, call, &request, said);
+        }
+        let catalog = self.catalog();
+        let is_call = request.method() == method::CALL_TOOL;
+        let may_search = is_call && self.fleet.search() != ToolSearch::Never;
+        let (request, said) = match may_search.then(|| self.search_call(&request, &catalog)) {
+            None | Some(SearchCall::Plain) => (request, said),
+            Some(SearchCall::Find) => return self.find_tools(client, call, &request),
+            // The client saw no arguments to repeat as headers.
+            Some(SearchCall::Call(request)) => (request, None),
+            Some(SearchCall::Unclear) => return tool_search::refuse(client, call, &request),
+        };
+        if self.may_come(&request, &catalog) {
+            return self.route_later(client, call, &request, said);
+        }
+        self.route(client, call, &request, said, &catalog)
+    }
+
+    fn route(
+        &self,
+        client: &Arc<ClientConnection>,
+        call: &Call,
+        request: &Message,
+        said: HeaderParams,
+        catalog: &Catalog,
+    ) -> PendingWork {
+        if request.method() == method::CALL_TOOL
+            && let Err(why) = catalog.check_headers(request, &said)
+        {
+            return turn_away(client, call, request, &why);
+        }
+        let nowhere = match route(request, catalog, self) {
+            Ok(Destination::List(kind)) => return self.list(client, call, request, kind),
+            Ok(Destination::Server(server, theirs)) if !self.hides(client, &server, &theirs) => {
+                return self.to_server(client, call, &server, theirs, said);
+            }
+            Ok(Destination::Server(..)) => Nowhere::unseen(request),
+            Ok(Destination::Gateway) => {
+                return match request.method() {
+                    method::INITIALIZE => self.initialize(client, call, request),
+                    method::DISCOVER => self.discover(call, request),
+                    method::LISTEN => self.listen(client, call, request),
+                    method::SET_LEVEL => self.set_level(client, call, request),
+                    _ => finish(call, Message::result(id(request), b"{}")),
+                };
+            }
+            Err(nowhere) => nowhere,
+        };
+        match nowhere {
+            Nowhere::Method { method } => {
+                turn_away(client, call, request, &Refusal::UnknownMethod { method })
+            }
+            nowhere => finish(call, Message::error(request.id(), &nowhere.error(client.era()))),
+        }
+    }
+
+    /// To the one server that is meant.
+    fn to_server(
+        &self,
+        client: &Arc<ClientConnection>,
+        call: &Call,
+        server: &Arc<str>,
+        request: Message,
+        said: HeaderParams,
+    ) -> PendingWork {
+        let Some(running) = self.running(server) else { return finish(call, Failure::CLOSED) };
+        let request = call.forward(server, request);
+        let change = TaskReply::expected(&request, client.era(), || self.task_servers(client));
+        let change = change.map_or(AnswerChange::Plain, AnswerChange::Task);
+        self.want(server);
+        if client.era() == Era::Legacy {
+            let Some(session) = self.session(client) else {
+                return finish(call, Refusal::NotInitialized);
+            };
+            return session.link(server, &running).open(&running, call, change, request, said);
+        }
+        client.introduce(&list::identity());
+        match reply::unseal(self.sealer.as_deref(), client, server, &request) {
+            Ok(request) => {
+                ServerReply::new(client, server, self.context(), change).set_on(call);
+                running.bridge.open(client, call, request, said)
+            }
+            Err(why) => finish(call, why),
+        }
     }
 }
 

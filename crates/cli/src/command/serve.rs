@@ -10,12 +10,11 @@ use http::HeaderMap;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::{Gateway, Offered, Place};
-use switchboard_gateway::monitor::{CallMonitor, Monitored};
+use switchboard_gateway::monitor::CallMonitor;
 use switchboard_gateway::plan::{Plan, PlanChanges, Reading, Secret, ServerPlan};
 use switchboard_gateway::policy::{Access, KeyHash, MIN_KEY};
 use switchboard_gateway::span::Spans;
 use switchboard_gateway::{metrics, status};
-use switchboard_net::backend::Backend;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::site::Site;
 use switchboard_net::http::sites::{SitePage, Sites};
@@ -53,9 +52,15 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), CommandError> {
     }
     let limits = Arc::new(reading.plan.bounds.limits(&Limits::default()));
     let fetch = target::fetch_as_usual()?;
-    let tap = start_tap(&fetch);
+    let monitor = start_monitor(&fetch);
     let probe = args.probe_every.map(Duration::from_secs);
-    let options = FleetOptions { cache: cache(args), tap, probe, ..FleetOptions::default() };
+    let options = FleetOptions {
+        cache: cache(args),
+        monitor,
+        is_stdio: args.stdio,
+        probe,
+        ..FleetOptions::default()
+    };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
         let server = server.server(target::environment(), fetch.clone(), &HeaderMap::new());
         server.named_by(&ancestry)
@@ -70,7 +75,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), CommandError> {
     let follow = Follow::new(args, &gateway, &reading, &stop)?;
     let ended = serve(args, &gateway, follow, limits, stop).await;
     gateway.close().await;
-    gateway.fleet().tap().flush().await;
+    gateway.fleet().monitor().flush().await;
     ended
 }
 
@@ -85,8 +90,7 @@ async fn serve(
     if args.stdio {
         let Some(all) = gateway.places().into_iter().next() else { return Ok(()) };
         let _following = follow.run(None);
-        let backend = observed(gateway.fleet(), &all.place, all.backend, true);
-        let offer = Offer { backend, shared: all.shared, limits };
+        let offer = Offer { backend: all.backend, shared: all.shared, limits };
         return offer.serve(&serve_args(args, &plan), None, stop).await;
     }
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
@@ -272,7 +276,6 @@ impl ServedSites {
         let mut before = std::mem::take(&mut self.there);
         let mut sites = Vec::new();
         for Offered { place, backend, shared, light } in gateway.places() {
-            let backend = observed(gateway.fleet(), &place, backend, false);
             let place = web_place(place);
             let site = match before.remove(&place) {
                 Some((site, same)) if same == shared => {
@@ -316,8 +319,8 @@ fn web_place(place: Place) -> web::Place {
 }
 
 /// Sees all calls; sends spans if the environment says where to.
-fn start_tap(fetch: &Fetch) -> Arc<CallMonitor> {
-    let tap = Arc::new(CallMonitor::default());
+fn start_monitor(fetch: &Fetch) -> Arc<CallMonitor> {
+    let monitor = Arc::new(CallMonitor::default());
     let wanted = otel::wanted(|name| std::env::var(name).ok());
     for complaint in wanted.complaints {
         tracing::warn!("{complaint}");
@@ -325,23 +328,9 @@ fn start_tap(fetch: &Fetch) -> Arc<CallMonitor> {
     if let Some((options, sampler)) = wanted.spans {
         let host = options.endpoint.host().unwrap_or_default();
         tracing::info!("traces are sent to {host}");
-        tap.trace_to(Spans::start(options, fetch.clone()), sampler);
+        monitor.trace_to(Spans::start(options, fetch.clone()), sampler);
     }
-    tap
-}
-
-/// What is at a place, with its calls seen.
-fn observed(
-    fleet: &Fleet,
-    place: &Place,
-    backend: Arc<dyn Backend>,
-    is_stdio: bool,
-) -> Arc<dyn Backend> {
-    let observed = match place {
-        Place::Server(name) => Monitored::one(fleet.tap(), &Arc::from(name.as_str()), backend),
-        Place::All | Place::Group(_) => Monitored::many(fleet.tap(), backend),
-    };
-    Arc::new(if is_stdio { observed.on_stdio() } else { observed })
+    monitor
 }
 
 /// Whether we are well, whether a server is there, how everything stands, and what was counted.

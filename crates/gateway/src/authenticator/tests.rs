@@ -97,8 +97,8 @@ fn what_is_counted_stays_counted_when_the_rules_change() {
     let authenticator =
         Authenticator::new(access(vec![ada(1, 1), principal("bob", &["b"], None)]), 3);
     let present = |name: &str| {
-        let guest = Arc::clone(authenticator.roll().guests.get(name).unwrap());
-        Present::new(&guest, None, &authenticator.sessions)
+        let user = Arc::clone(authenticator.table().users.get(name).unwrap());
+        PresentUser { user, key: None, room: Arc::clone(&authenticator.sessions) }
     };
     let (ada_here, bob_here) = (present("ada"), present("bob"));
     let now = Instant::now();
@@ -142,8 +142,8 @@ fn one_key_leaves_sessions_to_others_unless_the_file_says_how_many_it_has() {
     let bob = Principal { sessions: Some(8), ..principal("bob", &["b"], None) };
     let authenticator = Authenticator::new(access(vec![ada, bob]), 8);
     let sessions_of = |name: &str| {
-        let guest = Arc::clone(authenticator.roll().guests.get(name).unwrap());
-        let present = Present::new(&guest, None, &authenticator.sessions);
+        let user = Arc::clone(authenticator.table().users.get(name).unwrap());
+        let present = PresentUser { user, key: None, room: Arc::clone(&authenticator.sessions) };
         let open = (0..9).filter(|_| present.begin_session().is_ok()).count();
         (0..open).for_each(|_| present.end_session());
         open

@@ -10,8 +10,10 @@ use switchboard_proto::jsonrpc::parse_one;
 use switchboard_proto::refusal::Refusal;
 
 use super::*;
-use crate::name;
 use crate::plan::Edit;
+
+mod name;
+mod route;
 
 fn definition(server: &str, kind: ListKind, text: &str) -> Definition {
     let (server, text) = (server.into(), Bytes::copy_from_slice(text.as_bytes()));
@@ -134,7 +136,7 @@ fn names_that_stay_as_they_are_belong_to_the_first_server_that_has_them() {
     assert_eq!(catalog.tool("own").unwrap().server, "b".into());
     let lost = Collision { name: "read".to_owned(), kept: "a".into(), lost: "b".into() };
     assert_eq!(catalog.collisions(), [lost]);
-    assert_eq!(catalog.tool(&name::bare("x.y")).unwrap().name, "x.y");
+    assert_eq!(catalog.tool(&bare_name("x.y")).unwrap().name, "x.y");
     plan.prefix = Some("p".to_owned());
     let catalog = Catalog::new(vec![tool("a", "read")], |_| Some(&plan));
     assert_eq!(catalog.tool("p__read").unwrap().name, "read");
@@ -156,7 +158,7 @@ fn what_has_another_name_is_meant_by_that_one_only() {
     for (offered, own) in [
         ("a__nap", "sleep"),
         ("a__sleep", ""),
-        (&*name::offered("a", "go.on"), "walk"),
+        (&*offered_name("a", "go.on"), "walk"),
         ("a__walk", ""),
         ("a__same", "same"),
         ("a__read", "read"),
@@ -224,7 +226,7 @@ fn a_thousand_tools_of_twenty_servers_are_all_there_in_pages_of_any_size() {
             seen.iter().map(|text| Part::new(text).string("name").unwrap().into_owned()).collect();
         assert_eq!((seen.len(), names.len()), (1000, 1000), "pages of {size}");
         for offered in &names {
-            assert!(offered.len() <= name::MOST && catalog.tool(offered).is_some(), "{offered}");
+            assert!(offered.len() <= MAX_OFFERED && catalog.tool(offered).is_some(), "{offered}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::key::nearest;
-use super::tree::{Key, Node, Value};
+use super::tree::{MemberKey, Node, Value};
 use super::{Problem, Surroundings};
 
 /// A file that may be there.
@@ -150,7 +150,7 @@ impl<'t> Section<'t> {
     }
 
     /// The servers in it: an object by name, or a list whose members have one.
-    pub(super) fn servers(&self, problems: &mut Vec<Problem>) -> Vec<(Key, &'t Node)> {
+    pub(super) fn servers(&self, problems: &mut Vec<Problem>) -> Vec<(MemberKey, &'t Node)> {
         match &self.node.value {
             Value::Table(members) => {
                 members.iter().map(|(key, node)| (key.clone(), node)).collect()
@@ -175,10 +175,11 @@ impl<'t> Section<'t> {
     }
 }
 
-fn named_item<'t>(item: &'t Node, problems: &mut Vec<Problem>) -> Option<(Key, &'t Node)> {
+fn named_item<'t>(item: &'t Node, problems: &mut Vec<Problem>) -> Option<(MemberKey, &'t Node)> {
     let name = item.get("name");
-    let key = name
-        .and_then(|node| Some(Key { text: node.text()?.to_owned(), place: node.place.clone() }));
+    let key = name.and_then(|node| {
+        Some(MemberKey { text: node.text()?.to_owned(), place: node.place.clone() })
+    });
     if key.is_none() {
         let what = "a server in a list has no name";
         problems.push(Problem::error(&item.place, what, "add \"name\": \"…\""));

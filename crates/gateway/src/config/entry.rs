@@ -1,23 +1,23 @@
 //! One server of a file.
 
 use std::ffi::OsString;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use switchboard_net::http::fetch::Fetch;
-use switchboard_net::upstream::{ServerTarget, Target};
+use switchboard_net::stdio::child::Command;
+use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 
 use super::client_files::Section;
-use super::expand::Variables;
-use super::key::{Meaning, Ours, Side, meaning, similar};
+use super::expand::{self, FileVariables};
+use super::key::{KEYS, Side, THEIRS, find, similar};
 use super::reader::Reader;
 use super::settings::Settings;
-use super::tree::{Key, Node, Value};
+use super::tree::{KeyValue, MemberKey, Node, Value};
 use super::{Problem, SourceLocation, Surroundings, Weight};
 use crate::glob::NameFilter;
-
-mod target;
 
 /// A server, with its variables filled in.
 #[derive(Clone, PartialEq)]
@@ -77,7 +77,7 @@ impl fmt::Debug for Entry {
 
 /// Reads a server; none if it has mistakes, which are told.
 pub(super) fn read(
-    name: &Key,
+    name: &MemberKey,
     node: &Node,
     section: &Section<'_>,
     around: &Surroundings,
@@ -90,18 +90,18 @@ pub(super) fn read(
         problems.push(Problem::error(&node.place, what, instead));
         return None;
     };
-    let variables = Variables { around, inputs: section.inputs, braces: section.braces };
-    let mut draft = Draft::new(variables);
+    let variables = FileVariables { around, inputs: section.inputs, braces: section.braces };
+    let mut draft = EntryDraft::new(variables);
     if matches!(name.text.as_str(), "" | "." | "..") {
         // Clients make another path of it before they ask for it.
         let what = format!("{:?} is no name for a server: it is part of a URL", name.text);
         draft.reader.error(&name.place, what, "use letters, digits, _, - and .");
     }
     for (key, value) in members {
-        draft.member(key, value);
+        draft.member((key, value));
     }
     let target = draft.target(name);
-    let Draft { enabled, description, timeouts, tools, settings, reader, .. } = draft;
+    let EntryDraft { enabled, description, timeouts, tools, settings, reader, .. } = draft;
     besides.extend(reader.besides);
     let mut found = reader.problems;
     let is_whole = found.iter().all(|problem| problem.weight != Weight::Error);
@@ -118,29 +118,29 @@ pub(super) fn read(
 }
 
 /// What is known so far.
-struct Draft<'t> {
-    reader: Reader<'t>,
+pub(super) struct EntryDraft<'t> {
+    pub(super) reader: Reader<'t>,
     /// A program, and its arguments if they are in the same list.
-    command: Option<(SourceLocation, Vec<String>)>,
-    args: Option<(SourceLocation, Vec<String>)>,
-    env: Vec<(String, String)>,
-    env_file: Option<(SourceLocation, String)>,
-    cwd: Option<(SourceLocation, String)>,
-    url: Option<(SourceLocation, String)>,
-    headers: Vec<(Key, String)>,
-    kind: Option<(SourceLocation, TransportKind)>,
-    enabled: bool,
-    description: Option<String>,
-    timeouts: Timeouts,
-    tools: NameFilter,
-    settings: Settings,
+    pub(super) command: Option<(SourceLocation, Vec<String>)>,
+    pub(super) args: Option<(SourceLocation, Vec<String>)>,
+    pub(super) env: Vec<(String, String)>,
+    pub(super) env_file: Option<(SourceLocation, String)>,
+    pub(super) cwd: Option<(SourceLocation, String)>,
+    pub(super) url: Option<(SourceLocation, String)>,
+    pub(super) headers: Vec<(MemberKey, String)>,
+    pub(super) kind: Option<(SourceLocation, TransportKind)>,
+    pub(super) enabled: bool,
+    pub(super) description: Option<String>,
+    pub(super) timeouts: Timeouts,
+    pub(super) tools: NameFilter,
+    pub(super) settings: Settings,
     /// Keys that are for servers of one kind.
-    sided: Vec<(Key, Side)>,
+    pub(super) sided: Vec<(MemberKey, Side)>,
 }
 
 /// What a file calls a transport.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum TransportKind {
+pub(super) enum TransportKind {
     Stdio,
     Http,
     StreamableHttp,
@@ -163,8 +163,8 @@ impl TransportKind {
     }
 }
 
-impl<'t> Draft<'t> {
-    fn new(variables: Variables<'t>) -> Self {
+impl<'t> EntryDraft<'t> {
+    pub(super) fn new(variables: FileVariables<'t>) -> Self {
         Self {
             reader: Reader::new(variables),
             command: None,
@@ -185,62 +185,26 @@ impl<'t> Draft<'t> {
     }
 
     /// Takes in one member of the server.
-    fn member(&mut self, key: &Key, node: &Node) {
-        let Some(meaning) = meaning(&key.text) else { return self.unknown(key) };
+    fn member(&mut self, (key, node): KeyValue<'_>) {
+        let Some(known) = find(KEYS, &key.text) else {
+            if !THEIRS.contains(&&*key.text) {
+                self.unknown(key);
+            }
+            return;
+        };
         // Some clients write all keys into each server.
-        if let Some(side) = meaning.side().filter(|_| !node.is_empty()) {
+        if let Some(side) = known.side.filter(|_| !node.is_empty()) {
             self.sided.push((key.clone(), side));
         }
-        let place = || node.place.clone();
-        match meaning {
-            Meaning::Args => {
-                self.args = self.reader.arguments(key, node).map(|words| (place(), words));
-            }
-            Meaning::BearerVariable => self.bearer(key, node),
-            Meaning::CallMillis => self.timeouts.call = self.reader.millis(key, node),
-            Meaning::CallSeconds => self.timeouts.call = self.reader.seconds(key, node),
-            Meaning::CallTime => self.timeouts.call = self.reader.either(key, node),
-            Meaning::Command => self.command = self.program(key, node),
-            Meaning::Cwd => self.cwd = self.reader.text(key, node).map(|text| (place(), text)),
-            Meaning::Description => self.describe(key, node),
-            Meaning::Disabled => self.enabled = !self.reader.flag(key, node).unwrap_or(false),
-            Meaning::Enabled => self.enabled = self.reader.flag(key, node).unwrap_or(true),
-            Meaning::Env => {
-                let pairs = self.reader.pairs(key, node);
-                self.env.extend(pairs.into_iter().map(|(key, value)| (key.text, value)));
-            }
-            Meaning::EnvFile => {
-                self.env_file = self.reader.text(key, node).map(|text| (place(), text));
-            }
-            Meaning::EnvNames => self.passed_on(key, node),
-            Meaning::HeaderVariables => self.header_variables(key, node),
-            Meaning::Headers => {
-                let pairs = self.reader.pairs(key, node);
-                self.headers.extend(pairs);
-            }
-            Meaning::HttpUrl => {
-                self.url = self.reader.text(key, node).map(|text| (place(), text));
-                self.kind = self.kind.take().or(Some((place(), TransportKind::StreamableHttp)));
-            }
-            Meaning::Kind => self.kind(key, node),
-            Meaning::NotTools => {
-                self.tools.never = self.reader.words(key, node).unwrap_or_default();
-            }
-            Meaning::OnlyTools => self.tools.only = self.reader.words(key, node),
-            Meaning::StartMillis => self.timeouts.start = self.reader.millis(key, node),
-            Meaning::StartSeconds => self.timeouts.start = self.reader.seconds(key, node),
-            Meaning::ToolFilter => self.tool_filter(key, node),
-            Meaning::Url => self.url = self.reader.text(key, node).map(|text| (place(), text)),
-            Meaning::Ours(Ours::StartTime) => {
-                self.timeouts.start = self.reader.duration(key, node);
-            }
-            Meaning::Ours(Ours::ToolEdits) if node.table().is_none() => {
-                // A list of the wanted ones, as Copilot has it.
-                self.tools.only = self.reader.words(key, node);
-            }
-            Meaning::Ours(ours) => self.settings.member(ours, &mut self.reader, key, node),
-            Meaning::Name | Meaning::Theirs => {}
-        }
+        (known.read)(self, (key, node));
+    }
+
+    /// A text, and where it is.
+    pub(super) fn placed_text(
+        &mut self,
+        (key, node): KeyValue<'_>,
+    ) -> Option<(SourceLocation, String)> {
+        Some((node.place.clone(), self.reader.text((key, node))?))
     }
 
     /// Tells of keys that do nothing for a server of this kind.
@@ -257,7 +221,7 @@ impl<'t> Draft<'t> {
         }
     }
 
-    fn unknown(&mut self, key: &Key) {
+    fn unknown(&mut self, key: &MemberKey) {
         let what = format!("unknown key {:?}", key.text);
         let problem = match similar(&key.text) {
             Some(meant) => Problem::error(&key.place, what, format!("write {meant:?}")),
@@ -266,32 +230,35 @@ impl<'t> Draft<'t> {
         self.reader.problems.push(problem);
     }
 
-    fn program(&mut self, key: &Key, node: &Node) -> Option<(SourceLocation, Vec<String>)> {
+    pub(super) fn program(
+        &mut self,
+        (key, node): KeyValue<'_>,
+    ) -> Option<(SourceLocation, Vec<String>)> {
         let words = match &node.value {
             Value::List(words) => {
                 // What follows the program are its arguments.
                 if let Some(program) = words.first().filter(|word| word.text().is_none()) {
-                    self.reader.wrong(key, program, "write a text in quotes");
+                    self.reader.wrong((key, program), "write a text in quotes");
                     return None;
                 }
-                self.reader.arguments(key, node)?
+                self.reader.arguments((key, node))?
             }
-            _ => vec![self.reader.text(key, node)?],
+            _ => vec![self.reader.text((key, node))?],
         };
         Some((node.place.clone(), words))
     }
 
     /// As it is: what looks like a variable is a word.
-    fn describe(&mut self, key: &Key, node: &Node) {
+    pub(super) fn describe(&mut self, (key, node): KeyValue<'_>) {
         self.description = node.text().map(ToOwned::to_owned);
         if self.description.is_none() {
-            self.reader.wrong(key, node, "write a text in quotes");
+            self.reader.wrong((key, node), "write a text in quotes");
         }
     }
 
-    fn kind(&mut self, key: &Key, node: &Node) {
+    pub(super) fn kind(&mut self, (key, node): KeyValue<'_>) {
         let Some(name) = node.text() else {
-            return self.reader.wrong(key, node, "write \"stdio\", \"http\" or \"sse\"");
+            return self.reader.wrong((key, node), "write \"stdio\", \"http\" or \"sse\"");
         };
         if let Some(kind) = TransportKind::parse(name) {
             self.kind = Some((node.place.clone(), kind));
@@ -302,43 +269,197 @@ impl<'t> Draft<'t> {
         self.reader.error(&node.place, what, instead);
     }
 
-    fn bearer(&mut self, key: &Key, node: &Node) {
-        if let Some(token) = self.reader.variable(key, node) {
-            let name = Key { text: "Authorization".to_owned(), place: node.place.clone() };
+    pub(super) fn bearer(&mut self, (key, node): KeyValue<'_>) {
+        if let Some(token) = self.reader.variable((key, node)) {
+            let name = MemberKey { text: "Authorization".to_owned(), place: node.place.clone() };
             self.headers.push((name, format!("Bearer {token}")));
         }
     }
 
-    fn header_variables(&mut self, key: &Key, node: &Node) {
+    pub(super) fn header_variables(&mut self, (key, node): KeyValue<'_>) {
         let Some(members) = node.table() else {
-            return self.reader.wrong(key, node, "write an object: { \"Header\": \"VARIABLE\" }");
+            return self.reader.wrong((key, node), "write an object: { \"Header\": \"VARIABLE\" }");
         };
         for (header, node) in members {
-            if let Some(value) = self.reader.variable(header, node) {
+            if let Some(value) = self.reader.variable((header, node)) {
                 self.headers.push((header.clone(), value));
             }
         }
     }
 
     /// Variables to pass on if they are there.
-    fn passed_on(&mut self, key: &Key, node: &Node) {
-        for name in self.reader.words(key, node).unwrap_or_default() {
+    pub(super) fn passed_on(&mut self, (key, node): KeyValue<'_>) {
+        for name in self.reader.words((key, node)).unwrap_or_default() {
             if let Some(value) = self.reader.variables.around.variable(&name) {
                 self.env.push((name, value.to_owned()));
             }
         }
     }
 
-    fn tool_filter(&mut self, key: &Key, node: &Node) {
-        let list = node.get("list").and_then(|list| self.reader.words(key, list));
+    pub(super) fn tool_filter(&mut self, (key, node): KeyValue<'_>) {
+        let list = node.get("list").and_then(|list| self.reader.words((key, list)));
         match (node.get("mode").and_then(Node::text), list) {
             (Some("allow"), Some(list)) => self.tools.only = Some(list),
             (Some("block" | "deny"), Some(list)) => self.tools.never = list,
             _ => self.reader.wrong(
-                key,
-                node,
+                (key, node),
                 "write { \"mode\": \"allow\" or \"block\", \"list\": [\"…\"] }",
             ),
         }
+    }
+}
+
+impl EntryDraft<'_> {
+    /// The server's command or URL; none if it has neither, which is told.
+    fn target(&mut self, name: &MemberKey) -> Option<Target> {
+        match (self.command.take(), self.url.take()) {
+            (Some(command), None) => {
+                self.tell_idle(Side::Command);
+                self.command(name, command)
+            }
+            (None, Some(url)) => {
+                self.tell_idle(Side::Url);
+                self.remote(url)
+            }
+            (Some(_), Some((place, _))) => {
+                let what = "the server has a command and a URL".to_owned();
+                self.reader.error(&place, what, "keep one of \"command\" and \"url\"");
+                None
+            }
+            (None, None) => {
+                // What is wrong with either was told already.
+                if !self.reader.has_mistakes() {
+                    let what = format!("server {:?} has neither a command nor a URL", name.text);
+                    let instead = "add \"command\": \"…\" for a program, or \"url\": \"https://…\"";
+                    self.reader.error(&name.place, what, instead);
+                }
+                None
+            }
+        }
+    }
+
+    fn command(
+        &mut self,
+        name: &MemberKey,
+        (place, words): (SourceLocation, Vec<String>),
+    ) -> Option<Target> {
+        if let Some((place, kind)) =
+            self.kind.take().filter(|(_, kind)| *kind != TransportKind::Stdio)
+            && kind != TransportKind::Auto
+        {
+            let what = "the transport is for URLs, but the server is a command".to_owned();
+            self.reader.error(&place, what, "write \"stdio\", or leave it out");
+        }
+        let mut words = words.into_iter();
+        let Some(program) = words.next().filter(|program| !program.trim().is_empty()) else {
+            self.reader.error(&place, "the command is empty".to_owned(), "name the program to run");
+            return None;
+        };
+        let args = self.args.take();
+        if args.is_none() && words.len() == 0 && program.contains(' ') && !program.contains('/') {
+            let what = "the command contains blanks, and is taken for the name of one program";
+            let instead = "put what follows the program into \"args\": [\"…\"]";
+            self.reader.problems.push(Problem::note(&place, what, instead));
+        }
+        let mut command = Command::new(self.reader.at_home(program));
+        command.args = words.chain(args.into_iter().flat_map(|(_, args)| args)).collect();
+        command.name.clone_from(&name.text);
+        command.env = self.env_file.take().map(|file| self.file(file)).unwrap_or_default();
+        command.env.append(&mut self.env);
+        command.cwd = self.cwd.take().map(|cwd| self.folder(cwd));
+        Some(Target::Command(command))
+    }
+
+    /// A folder may be made before the command is started.
+    fn folder(&mut self, (place, path): (SourceLocation, String)) -> PathBuf {
+        let path = self.reader.path(path);
+        if !self.reader.is_literal() && !path.is_dir() {
+            let what = format!("there is no folder {}", path.display());
+            let instead = "make it before the server is started, or change \"cwd\"";
+            self.reader.problems.push(Problem::note(&place, what, instead));
+        }
+        path
+    }
+
+    fn file(&mut self, (place, path): (SourceLocation, String)) -> Vec<(String, String)> {
+        if self.reader.variables.are_left_in(&path) {
+            // Nobody knows where it is; servers with other files are others.
+            return vec![(path, String::new())];
+        }
+        let path = self.reader.path(path);
+        self.reader.besides.push(path.clone());
+        expand::read_env_file(&path).unwrap_or_else(|error| {
+            let what = format!("cannot read {}: {error}", path.display());
+            self.reader.error(&place, what, "check \"envFile\", or put the variables into \"env\"");
+            Vec::new()
+        })
+    }
+
+    fn remote(&mut self, (place, text): (SourceLocation, String)) -> Option<Target> {
+        let strategy = match self.kind.take() {
+            None | Some((_, TransportKind::Auto | TransportKind::Http)) => Strategy::HttpFirst,
+            Some((_, TransportKind::StreamableHttp)) => Strategy::HttpOnly,
+            Some((_, TransportKind::Sse)) => Strategy::SseOnly,
+            Some((place, TransportKind::Stdio)) => {
+                let what = "the transport is for commands, but the server is a URL".to_owned();
+                self.reader.error(&place, what, "write \"http\", or leave it out");
+                return None;
+            }
+        };
+        if let Some((place, _)) = self.args.take() {
+            let what = "a URL has no arguments".to_owned();
+            self.reader.error(&place, what, "leave \"args\" out, or name a \"command\"");
+        }
+        let url: Option<Uri> = text.trim().parse().ok();
+        let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
+        let url = url.or_else(|| self.unfilled(&text));
+        let Some(url) = url.filter(|url| url.host().is_some_and(|host| !host.is_empty())) else {
+            let what = "the URL is not one of http:// or https://".to_owned();
+            self.reader.error(&place, what, "write it in full: \"https://example.com/mcp\"");
+            return None;
+        };
+        if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            let what = "the URL contains a user name or a password".to_owned();
+            let instead = "send it as a header: \"headers\": { \"Authorization\": \"Basic ${…}\" }";
+            self.reader.error(&place, what, instead);
+            return None;
+        }
+        let headers = self.header_map();
+        Some(Target::Url { url, strategy, headers })
+    }
+
+    /// What stands for a URL whose variables stay what they are, and which is none
+    /// without them: its host is the first of them.
+    fn unfilled(&self, text: &str) -> Option<Uri> {
+        if !self.reader.variables.are_left_in(text) {
+            return None;
+        }
+        let name = text.split_once("${")?.1;
+        let end = name.find(|c: char| c != '_' && !c.is_ascii_alphanumeric())?;
+        let mut url = format!("http://{}/", &name[..end]);
+        for byte in text.bytes() {
+            write!(url, "{byte:02x}").expect("a string takes everything");
+        }
+        url.parse().ok()
+    }
+
+    fn header_map(&mut self) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (key, value) in std::mem::take(&mut self.headers) {
+            let Ok(name) = key.text.trim().parse::<HeaderName>() else {
+                let what = format!("{:?} is no name of a header", key.text);
+                self.reader.error(&key.place, what, "use letters, digits and dashes");
+                continue;
+            };
+            let Ok(mut value) = HeaderValue::from_str(value.trim()) else {
+                let what = format!("header {name} contains what no header may contain");
+                self.reader.error(&key.place, what, "look for a line break, also in its variables");
+                continue;
+            };
+            // Any of them may be a token.
+            value.set_sensitive(true);
+            map.insert(name, value);
+        }
+        map
     }
 }

@@ -11,7 +11,7 @@ use super::tree::{Node, Value};
 
 /// Why a value has no meaning.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub(super) enum Unknown {
+pub(super) enum BadVariable {
     #[error("${{input:{id}}} asks the user in VS Code, and nobody can be asked here")]
     Input { id: String },
     #[error("a ${{ is not closed")]
@@ -22,7 +22,7 @@ pub(super) enum Unknown {
     Unset { name: String },
 }
 
-impl Unknown {
+impl BadVariable {
     /// What to write instead.
     pub(super) fn instead(&self) -> String {
         match self {
@@ -39,15 +39,16 @@ impl Unknown {
 }
 
 /// What the variables of one file stand for.
-pub(super) struct Variables<'t> {
+#[derive(Clone, Copy)]
+pub(super) struct FileVariables<'t> {
     pub(super) around: &'t Surroundings,
     pub(super) inputs: Option<&'t Node>,
     pub(super) braces: bool,
 }
 
-impl Variables<'_> {
+impl FileVariables<'_> {
     /// Fills in the variables of a text.
-    pub(super) fn expand(&self, text: &str) -> Result<String, Unknown> {
+    pub(super) fn expand(&self, text: &str) -> Result<String, BadVariable> {
         if self.around.is_literal() {
             return Ok(text.to_owned());
         }
@@ -78,8 +79,8 @@ impl Variables<'_> {
     fn replace(
         &self,
         text: &str,
-        value: impl Fn(&str) -> Result<String, Unknown>,
-    ) -> Result<String, Unknown> {
+        value: impl Fn(&str) -> Result<String, BadVariable>,
+    ) -> Result<String, BadVariable> {
         let mut expanded = String::new();
         let mut rest = text;
         while let Some((before, inner, after)) = self.next(rest)? {
@@ -92,17 +93,17 @@ impl Variables<'_> {
     }
 
     /// What stands before, in and after the next variable.
-    fn next<'v>(&self, text: &'v str) -> Result<Option<(&'v str, &'v str, &'v str)>, Unknown> {
+    fn next<'v>(&self, text: &'v str) -> Result<Option<(&'v str, &'v str, &'v str)>, BadVariable> {
         let dollar = text.find("${").map(|at| (at, at + 2));
         let brace = text.find("{env:").filter(|_| self.braces).map(|at| (at, at + 1));
         let Some((start, inner)) = [dollar, brace].into_iter().flatten().min() else {
             return Ok(None);
         };
-        let length = text[inner..].find('}').ok_or(Unknown::Open)?;
+        let length = text[inner..].find('}').ok_or(BadVariable::Open)?;
         Ok(Some((&text[..start], &text[inner..inner + length], &text[inner + length + 1..])))
     }
 
-    fn value(&self, inner: &str) -> Result<String, Unknown> {
+    fn value(&self, inner: &str) -> Result<String, BadVariable> {
         if let Some(id) = inner.strip_prefix("input:") {
             return self.input(id);
         }
@@ -115,13 +116,13 @@ impl Variables<'_> {
             None => (named, None),
         };
         if name.is_empty() || name.contains(|c: char| c != '_' && !c.is_ascii_alphanumeric()) {
-            return Err(Unknown::Strange { inner: inner.to_owned() });
+            return Err(BadVariable::Strange { inner: inner.to_owned() });
         }
         // As in a shell, `:-` also stands in for an empty variable.
         let value = self.around.variable(name);
         let value = value.filter(|value| default.is_none() || !value.is_empty());
         let value = value.or(default).map(ToOwned::to_owned);
-        value.ok_or_else(|| Unknown::Unset { name: name.to_owned() })
+        value.ok_or_else(|| BadVariable::Unset { name: name.to_owned() })
     }
 
     /// The folders that editors have names for.
@@ -141,11 +142,11 @@ impl Variables<'_> {
     }
 
     /// What VS Code would ask for: from the environment, or the default.
-    fn input(&self, id: &str) -> Result<String, Unknown> {
+    fn input(&self, id: &str) -> Result<String, BadVariable> {
         if let Some(value) = self.around.variable(&input_variable(id)) {
             return Ok(value.to_owned());
         }
-        self.answer(id).ok_or_else(|| Unknown::Input { id: id.to_owned() })
+        self.answer(id).ok_or_else(|| BadVariable::Input { id: id.to_owned() })
     }
 
     /// What a question has as its default.
@@ -213,7 +214,7 @@ mod tests {
         let variables = [("A", "1"), ("EMPTY", ""), ("B", "${A}"), ("INPUT_API_KEY", "k")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let around = Surroundings::new(variables, "/w/project");
-        let variables = Variables { around: &around, inputs: None, braces };
+        let variables = FileVariables { around: &around, inputs: None, braces };
         variables.expand(text).map_err(|unknown| unknown.to_string())
     }
 

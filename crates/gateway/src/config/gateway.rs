@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use switchboard_proto::limits::Limits;
 
-use super::entry::Timeouts;
-use super::expand::Variables;
-use super::key::{Meaning, Ours, find, meaning, nearest};
+use super::entry::{EntryDraft, Timeouts};
+use super::expand::FileVariables;
+use super::key::{self, FileKey, find, key, names, nearest};
 use super::reader::Reader;
+use super::schema::{
+    COUNT, FLAG, FLAG_OR_COUNT, FLAG_OR_GRANT, GROUPS_OF_SERVERS, KEY_HASH, KEYS_BY_NAME, LIMITS,
+    PORT_NUMBER, RATE, SERVER_DEFAULTS, TEXT, WORD_OR_WORDS, WORDS,
+};
 use super::settings::Settings;
-use super::tree::{Key, Node, Value};
-use super::{Problem, SourceLocation, Surroundings};
-use crate::policy::Principal;
-
-pub(super) use access::{MEMBERS as KEY_MEMBERS, Member as AccessMember};
-
-mod access;
+use super::tree::{KeyValue, MemberKey, Node, Value};
+use super::{Problem, SourceLocation, Surroundings, Weight};
+use crate::policy::{KeyHash, MIN_KEY, Principal};
 
 /// A section `switchboard`; the default is that there is none.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -131,6 +131,15 @@ pub struct GatewayBounds {
 }
 
 impl GatewayBounds {
+    /// Takes what it does not say from `other`.
+    pub(crate) fn fill_in(&mut self, other: &Self) {
+        let mut other = *other;
+        for bound in BOUNDS {
+            let field = (bound.read)(self);
+            *field = field.or(*(bound.read)(&mut other));
+        }
+    }
+
     /// The limits of each conversation, `usual` where nothing is said.
     pub fn limits(&self, usual: &Limits) -> Limits {
         Limits {
@@ -167,83 +176,230 @@ impl ToolSearch {
 }
 
 /// What the section is called.
-pub(in crate::config) const NAME: &str = "switchboard";
+pub(super) const NAME: &str = "switchboard";
 
-/// What a member of the section says.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::config) enum Member {
-    Anonymous,
-    Defaults,
-    Diagnostics,
-    Groups,
-    Host,
-    Hosts,
-    Keys,
-    Limits,
-    Origins,
-    Port,
-    ToolSearch,
-    Unauthenticated,
-}
+/// How a key of a part of the section is read.
+type ReadInto<T> = fn(&mut T, &mut Reader<'_>, KeyValue<'_>);
 
-/// The members of the section; `snake_case` is as good, for TOML.
-pub(in crate::config) const MEMBERS: &[(&str, Member)] = &[
-    ("allowUnauthenticated", Member::Unauthenticated),
-    ("allowedHosts", Member::Hosts),
-    ("allowedOrigins", Member::Origins),
-    ("anonymous", Member::Anonymous),
-    ("defaults", Member::Defaults),
-    ("diagnostics", Member::Diagnostics),
-    ("groups", Member::Groups),
-    ("host", Member::Host),
-    ("keys", Member::Keys),
-    ("limits", Member::Limits),
-    ("port", Member::Port),
-    ("toolSearch", Member::ToolSearch),
+/// The keys of the section.
+pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
+    key(
+        &["allowUnauthenticated"],
+        FLAG,
+        "Whether clients on other machines may connect without a key.",
+        |it, reader, at| {
+            it.listen.unauthenticated = reader.flag(at).unwrap_or(false);
+        },
+    ),
+    key(
+        &["allowedHosts"],
+        WORDS,
+        "Host names that the gateway accepts in requests.",
+        |it, reader, at| it.listen.hosts = reader.words(at).unwrap_or_default(),
+    ),
+    key(
+        &["allowedOrigins"],
+        WORDS,
+        "Origins of web pages that may call the gateway.",
+        |it, reader, at| it.listen.origins = reader.words(at).unwrap_or_default(),
+    ),
+    key(
+        &["anonymous"],
+        FLAG_OR_GRANT,
+        "What clients without a key may use; false to require a key.",
+        |it, reader, at| it.anonymous = anonymous(reader, at, &mut it.granted),
+    ),
+    key(&["defaults"], SERVER_DEFAULTS, "", |it, reader, at| {
+        it.defaults = defaults(reader, at);
+    }),
+    key(
+        &["diagnostics"],
+        FLAG,
+        "Whether clients get get_tool_manifest and get_trace_by_id.",
+        |it, reader, at| it.diagnostics = reader.flag(at),
+    ),
+    key(
+        &["groups"],
+        GROUPS_OF_SERVERS,
+        "Sets of servers, each at /groups/<name>/mcp.",
+        |it, reader, at| it.groups = groups(reader, at),
+    ),
+    key(&["host"], TEXT, "The address to listen on.", |it, reader, at| {
+        it.listen.host = reader.text(at);
+    }),
+    key(
+        &["keys"],
+        KEYS_BY_NAME,
+        "The keys of clients, by the name of the user or program.",
+        |it, reader, at| it.keys = principals(reader, at, &mut it.granted),
+    ),
+    key(&["limits"], LIMITS, "", |it, reader, at| {
+        for (key, node) in members(reader, at) {
+            match find(BOUNDS, &key.text) {
+                Some(bound) => {
+                    *(bound.read)(&mut it.bounds) = reader.count((key, node)).map(usize::from);
+                }
+                None => reader.unknown(key, &names(BOUNDS)),
+            }
+        }
+    }),
+    key(&["port"], PORT_NUMBER, "The port to listen on; 0 picks a free one.", |it, reader, at| {
+        it.listen.port = port(reader, at);
+    }),
+    key(
+        &["toolSearch"],
+        FLAG_OR_COUNT,
+        "Show clients two tools, to search and to call, instead of all tools: true, false, or the \
+         number of tools above which to do so.",
+        |it, reader, at| it.search = search(reader, at),
+    ),
 ];
 
-/// What a member of `limits` bounds.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::config) enum Bound {
-    Bodies,
-    BodiesEach,
-    Calls,
-    Connections,
-    ConnectionsEach,
-    Head,
-    Message,
-    Parked,
-    Sessions,
-    Streams,
-    Unread,
-}
+/// A limit, and where it is kept.
+type Bound = FileKey<fn(&mut GatewayBounds) -> &mut Option<usize>>;
 
 /// The members of `limits`.
-pub(in crate::config) const BOUNDS: &[(&str, Bound)] = &[
-    ("maxBodyBytes", Bound::Bodies),
-    ("maxBodyBytesPerKey", Bound::BodiesEach),
-    ("maxCalls", Bound::Calls),
-    ("maxConnections", Bound::Connections),
-    ("maxConnectionsPerAddress", Bound::ConnectionsEach),
-    ("maxHeaderBytes", Bound::Head),
-    ("maxMessageBytes", Bound::Message),
-    ("maxParkedCalls", Bound::Parked),
-    ("maxSessions", Bound::Sessions),
-    ("maxStreams", Bound::Streams),
-    ("maxUnreadBytes", Bound::Unread),
+pub(super) const BOUNDS: &[Bound] = &[
+    key(&["maxBodyBytes"], COUNT, "Bytes of open requests, of all keys together.", |it| {
+        &mut it.bodies
+    }),
+    key(&["maxBodyBytesPerKey"], COUNT, "Bytes of open requests, of one key.", |it| {
+        &mut it.bodies_each
+    }),
+    key(&["maxCalls"], COUNT, "Calls that one session may have open.", |it| &mut it.calls),
+    key(&["maxConnections"], COUNT, "Connections at once.", |it| &mut it.connections),
+    key(&["maxConnectionsPerAddress"], COUNT, "Connections of one address at once.", |it| {
+        &mut it.connections_each
+    }),
+    key(&["maxHeaderBytes"], COUNT, "Bytes of the headers of a request; at least 8192.", |it| {
+        &mut it.head
+    }),
+    key(&["maxMessageBytes"], COUNT, "Bytes of one message.", |it| &mut it.message),
+    key(&["maxParkedCalls"], COUNT, "Calls that wait for input of their client.", |it| {
+        &mut it.parked
+    }),
+    key(&["maxSessions"], COUNT, "Sessions at once.", |it| &mut it.sessions),
+    key(&["maxStreams"], COUNT, "Streams that one session may hold open.", |it| &mut it.streams),
+    key(
+        &["maxUnreadBytes"],
+        COUNT,
+        "Bytes of messages that clients have not read yet, of all sessions together.",
+        |it| &mut it.unread,
+    ),
 ];
 
 /// The keys of a server that `defaults` may have.
-pub(in crate::config) const DEFAULTS: &[&str] =
+pub(super) const DEFAULTS: &[&str] =
     &["idleTimeout", "maxConcurrency", "process", "startTimeout", "timeout"];
 
-/// The names in a table of keys.
-fn names<T>(keys: &[(&'static str, T)]) -> Vec<&'static str> {
-    keys.iter().map(|(name, _)| *name).collect()
+/// Who has a key, or has none, with the names that are granted to them.
+#[derive(Default)]
+pub(super) struct PrincipalDraft {
+    principal: Principal,
+    granted: Vec<Placed<Granted>>,
+}
+
+/// The keys of a principal, and of `anonymous`.
+pub(super) const PRINCIPAL_KEYS: &[FileKey<ReadInto<PrincipalDraft>>] = &[
+    key(
+        &["excludeTools"],
+        WORDS,
+        "Tools that this key must not use, as <server>__<tool>.",
+        |it, reader, at| {
+            it.principal.grant.tools.never = reader.words(at).unwrap_or_default();
+        },
+    ),
+    key(&["groups"], WORDS, "Groups that this key may use.", |it, reader, at| {
+        let names = it.names(reader, at, Granted::Group);
+        it.principal.grant.groups = Some(names);
+    }),
+    key(
+        &["hash"],
+        KEY_HASH,
+        "The hash that `switchboard key new` prints; a list while a key is replaced.",
+        |it, reader, at| it.principal.keys.extend(hashes(reader, at)),
+    ),
+    key(
+        &["includeTools"],
+        WORDS,
+        "The only tools that this key may use, as <server>__<tool>.",
+        |it, reader, at| it.principal.grant.tools.only = reader.words(at),
+    ),
+    key(&["key"], WORD_OR_WORDS, "The key itself, from a variable: ${VAR}.", |it, reader, at| {
+        it.principal.keys.extend(in_clear(reader, at));
+    }),
+    key(&["maxConcurrency"], COUNT, "Calls that may be open at once.", |it, reader, at| {
+        it.principal.calls = reader.count(at).map(usize::from);
+    }),
+    key(
+        &["maxSessions"],
+        COUNT,
+        "Sessions and listens that may be open at once.",
+        |it, reader, at| it.principal.sessions = reader.count(at).map(usize::from),
+    ),
+    key(
+        &["rateLimit"],
+        RATE,
+        "The rate limit, as calls and a time: 10/s, 60/m, 1000/h.",
+        |it, reader, at| match reader.scalar(at).map(|text| text.parse()).transpose() {
+            Ok(rate) => it.principal.rate = rate,
+            Err(bad) => {
+                let what = format!("{:?}: {bad}", at.0.text);
+                reader.error(&at.1.place, what, "write \"60/m\" for one call a second");
+            }
+        },
+    ),
+    key(&["servers"], WORDS, "Servers that this key may use.", |it, reader, at| {
+        let names = it.names(reader, at, Granted::Server);
+        it.principal.grant.servers = Some(names);
+    }),
+];
+
+impl PrincipalDraft {
+    fn read(
+        reader: &mut Reader<'_>,
+        (key, node): KeyValue<'_>,
+        granted: &mut Vec<Placed<Granted>>,
+    ) -> Principal {
+        let mut draft = Self::default();
+        read_members(PRINCIPAL_KEYS, &mut draft, reader, (key, node));
+        granted.append(&mut draft.granted);
+        draft.principal
+    }
+
+    /// The names in a list; they are looked up when all files are read.
+    fn names(
+        &mut self,
+        reader: &mut Reader<'_>,
+        (key, node): KeyValue<'_>,
+        what: fn(String) -> Granted,
+    ) -> Vec<String> {
+        let mut names = Vec::new();
+        for Placed { place, value } in reader.placed((key, node)) {
+            self.granted.push(Placed { place, value: what(value.clone()) });
+            names.push(value);
+        }
+        names
+    }
+}
+
+/// Reads an object by the table of its keys.
+fn read_members<T>(
+    keys: &[FileKey<ReadInto<T>>],
+    into: &mut T,
+    reader: &mut Reader<'_>,
+    (key, node): KeyValue<'_>,
+) {
+    for (key, node) in members(reader, (key, node)) {
+        match find(keys, &key.text) {
+            Some(known) => (known.read)(into, reader, (key, node)),
+            None => reader.unknown(key, &names(keys)),
+        }
+    }
 }
 
 /// Reads the section of a file, if it has one.
-pub(in crate::config) fn read(
+pub(super) fn read(
     tree: &Node,
     around: &Surroundings,
     problems: &mut Vec<Problem>,
@@ -251,14 +407,10 @@ pub(in crate::config) fn read(
     let mut gateway = GatewaySection::default();
     tell_misnamed(tree, problems);
     let Some(section) = tree.get(NAME) else { return gateway };
-    let mut reader = Reader::new(Variables { around, inputs: tree.get("inputs"), braces: false });
-    let key = Key { text: NAME.to_owned(), place: section.place.clone() };
-    for (key, node) in members(&mut reader, &key, section) {
-        match find(MEMBERS, &key.text) {
-            Some(member) => gateway.member(member, &mut reader, key, node),
-            None => reader.unknown(key, &names(MEMBERS)),
-        }
-    }
+    let mut reader =
+        Reader::new(FileVariables { around, inputs: tree.get("inputs"), braces: false });
+    let key = MemberKey { text: NAME.to_owned(), place: section.place.clone() };
+    read_members(KEYS, &mut gateway, &mut reader, (&key, section));
     problems.append(&mut reader.problems);
     gateway
 }
@@ -281,41 +433,19 @@ fn tell_misnamed(tree: &Node, problems: &mut Vec<Problem>) {
 }
 
 /// The members of an object; none if it is something else, which is told.
-fn members<'t>(reader: &mut Reader<'_>, key: &Key, node: &'t Node) -> &'t [(Key, Node)] {
+fn members<'t>(
+    reader: &mut Reader<'_>,
+    (key, node): (&MemberKey, &'t Node),
+) -> &'t [(MemberKey, Node)] {
     let Some(members) = node.table() else {
-        reader.wrong(key, node, "write an object: { … }");
+        reader.wrong((key, node), "write an object: { … }");
         return &[];
     };
     members
 }
 
-impl GatewaySection {
-    fn member(&mut self, member: Member, reader: &mut Reader<'_>, key: &Key, node: &Node) {
-        match member {
-            Member::Anonymous => {
-                self.anonymous = access::anonymous(reader, key, node, &mut self.granted);
-            }
-            Member::Defaults => self.defaults = defaults(reader, key, node),
-            Member::Diagnostics => self.diagnostics = reader.flag(key, node),
-            Member::Groups => self.groups = groups(reader, key, node),
-            Member::Host => self.listen.host = reader.text(key, node),
-            Member::Hosts => self.listen.hosts = reader.words(key, node).unwrap_or_default(),
-            Member::Keys => {
-                self.keys = access::keys(reader, key, node, &mut self.granted);
-            }
-            Member::Limits => self.bounds = bounds(reader, key, node),
-            Member::Origins => self.listen.origins = reader.words(key, node).unwrap_or_default(),
-            Member::Port => self.listen.port = port(reader, key, node),
-            Member::ToolSearch => self.search = search(reader, key, node),
-            Member::Unauthenticated => {
-                self.listen.unauthenticated = reader.flag(key, node).unwrap_or(false);
-            }
-        }
-    }
-}
-
-fn port(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<u16> {
-    let port = reader.scalar(key, node)?.parse().ok();
+fn port(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<u16> {
+    let port = reader.scalar((key, node))?.parse().ok();
     if port.is_none() {
         let what = format!("{:?} is no port", key.text);
         reader.error(&node.place, what, "write a number from 0 to 65535; 0 is any free one");
@@ -323,66 +453,37 @@ fn port(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<u16> {
     port
 }
 
-fn search(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<ToolSearch> {
+fn search(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<ToolSearch> {
     match &node.value {
         Value::Bool(true) => Some(ToolSearch::Always),
         Value::Bool(false) => Some(ToolSearch::Never),
         Value::Number(_) => {
-            let bound = reader.count(key, node)?;
+            let bound = reader.count((key, node))?;
             Some(ToolSearch::Above(bound.get()))
         }
         _ => {
-            reader.wrong(key, node, "write true, false, or the number of tools to search above");
+            reader.wrong((key, node), "write true, false, or the number of tools to search above");
             None
         }
     }
 }
 
-fn bounds(reader: &mut Reader<'_>, key: &Key, node: &Node) -> GatewayBounds {
-    let mut bounds = GatewayBounds::default();
-    for (key, node) in members(reader, key, node) {
-        let Some(bound) = find(BOUNDS, &key.text) else {
-            reader.unknown(key, &names(BOUNDS));
-            continue;
-        };
-        let field = match bound {
-            Bound::Bodies => &mut bounds.bodies,
-            Bound::BodiesEach => &mut bounds.bodies_each,
-            Bound::Calls => &mut bounds.calls,
-            Bound::Connections => &mut bounds.connections,
-            Bound::ConnectionsEach => &mut bounds.connections_each,
-            Bound::Head => &mut bounds.head,
-            Bound::Message => &mut bounds.message,
-            Bound::Parked => &mut bounds.parked,
-            Bound::Sessions => &mut bounds.sessions,
-            Bound::Streams => &mut bounds.streams,
-            Bound::Unread => &mut bounds.unread,
-        };
-        *field = reader.count(key, node).map(usize::from);
-    }
-    bounds
-}
-
-fn defaults(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Defaults {
-    let mut defaults = Defaults::default();
-    for (key, node) in members(reader, key, node) {
-        match meaning(&key.text) {
-            Some(Meaning::CallTime) => defaults.timeouts.call = reader.either(key, node),
-            Some(Meaning::Ours(Ours::StartTime)) => {
-                defaults.timeouts.start = reader.duration(key, node);
-            }
-            Some(Meaning::Ours(ours @ (Ours::Idle | Ours::MaxCalls | Ours::Process))) => {
-                defaults.settings.member(ours, reader, key, node);
-            }
-            _ => reader.unknown(key, DEFAULTS),
+fn defaults(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Defaults {
+    let mut draft = EntryDraft::new(reader.variables);
+    for (key, node) in members(reader, (key, node)) {
+        let known = find(key::KEYS, &key.text);
+        match known.filter(|known| DEFAULTS.contains(&known.names[0])) {
+            Some(known) => (known.read)(&mut draft, (key, node)),
+            None => draft.reader.unknown(key, DEFAULTS),
         }
     }
-    defaults
+    reader.problems.append(&mut draft.reader.problems);
+    Defaults { settings: draft.settings, timeouts: draft.timeouts }
 }
 
-fn groups(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<Placed<Group>> {
+fn groups(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<Placed<Group>> {
     let mut groups: Vec<Placed<Group>> = Vec::new();
-    for (name, node) in members(reader, key, node) {
+    for (name, node) in members(reader, (key, node)) {
         if !is_plain(&name.text) {
             let what = format!("{:?} is no name for a group: it is part of a URL", name.text);
             reader.error(&name.place, what, "use letters, digits, _, - and .");
@@ -393,7 +494,7 @@ fn groups(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<Placed<Group>>
             reader.error(&name.place, what, "give each its own name");
             continue;
         }
-        let servers = reader.placed(name, node);
+        let servers = reader.placed((name, node));
         let group = Group { name: name.text.clone(), servers };
         groups.push(Placed { place: name.place.clone(), value: group });
     }
@@ -404,4 +505,103 @@ fn groups(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<Placed<Group>>
 fn is_plain(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     !name.is_empty() && name.chars().all(is_plain) && !name.chars().all(|c| c == '.')
+}
+
+const NEW: &str = "make one with: switchboard key new";
+
+/// Everybody with a key, by name.
+fn principals(
+    reader: &mut Reader<'_>,
+    (key, node): KeyValue<'_>,
+    granted: &mut Vec<Placed<Granted>>,
+) -> Vec<Placed<Arc<Principal>>> {
+    let mut keys: Vec<Placed<Arc<Principal>>> = Vec::new();
+    for (name, node) in members(reader, (key, node)) {
+        let before = reader.problems.len();
+        let mut principal = PrincipalDraft::read(reader, (name, node), granted);
+        principal.name.clone_from(&name.text);
+        if name.text.is_empty() {
+            let what = "a key has no name".to_owned();
+            reader.error(&name.place, what, "name whoever has it: it is shown in logs");
+        }
+        if keys.iter().any(|other| other.value.name == principal.name) {
+            let what = format!("key {:?} is there twice; the first one counts", name.text);
+            reader.error(&name.place, what, "give each its own name");
+            continue;
+        }
+        if principal.keys.is_empty() && reader.problems.len() == before {
+            let what = format!("key {:?} has no hash", name.text);
+            reader.error(&name.place, what, format!("add \"hash\": \"sha256:…\"; {NEW}"));
+        }
+        if reader.problems[before..].iter().any(|problem| problem.weight == Weight::Error) {
+            // What was to be kept from them cannot be told.
+            principal.keys.clear();
+        }
+        let same = |other: &Placed<Arc<Principal>>| {
+            other.value.keys.iter().any(|key| principal.keys.contains(key))
+        };
+        if let Some(other) = keys.iter().find(|other| same(other)) {
+            let what = format!("{:?} has the same key as {:?}", name.text, other.value.name);
+            reader.error(&name.place, what, NEW);
+        }
+        keys.push(Placed { place: name.place.clone(), value: Arc::new(principal) });
+    }
+    keys
+}
+
+/// What clients without a key may use: everything, nothing, or a grant.
+fn anonymous(
+    reader: &mut Reader<'_>,
+    (key, node): KeyValue<'_>,
+    granted: &mut Vec<Placed<Granted>>,
+) -> Anonymous {
+    match &node.value {
+        Value::Bool(true) => Anonymous::Granted(Arc::default()),
+        Value::Bool(false) => Anonymous::Nobody,
+        Value::Table(_) => {
+            let before = reader.problems.len();
+            let principal = PrincipalDraft::read(reader, (key, node), granted);
+            if reader.problems.len() > before {
+                return Anonymous::Nobody;
+            }
+            if !principal.keys.is_empty() {
+                let what = "who is anonymous has no key".to_owned();
+                reader.error(&node.place, what, "leave the key out, or put it into \"keys\"");
+            }
+            Anonymous::Granted(Arc::new(principal))
+        }
+        _ => {
+            reader.wrong((key, node), "write true, false, or { \"servers\": [\"…\"] }");
+            Anonymous::Nobody
+        }
+    }
+}
+
+fn hashes(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<KeyHash> {
+    let mut hashes = Vec::new();
+    for Placed { place, value } in reader.one_or_more((key, node)) {
+        match value.parse() {
+            Ok(hash) => hashes.push(hash),
+            Err(bad) => reader.error(&place, format!("{:?}: {bad}", key.text), NEW),
+        }
+    }
+    hashes
+}
+
+/// Keys that a variable holds. In the file itself everybody reads them.
+fn in_clear(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<KeyHash> {
+    if node.text().is_some_and(|text| !text.contains("${")) {
+        let what = format!("{:?} is in the file for everybody to read", key.text);
+        let instead = "write \"hash\": \"sha256:…\", or \"key\": \"${VAR}\"";
+        reader.problems.push(Problem::note(&node.place, what, instead));
+    }
+    let mut hashes = Vec::new();
+    for Placed { place, value } in reader.one_or_more((key, node)) {
+        if KeyHash::is_weak(&value) {
+            let what = format!("{:?} has fewer than {MIN_KEY} characters", key.text);
+            reader.error(&place, what, NEW);
+        }
+        hashes.push(KeyHash::compute(value.trim().as_bytes()));
+    }
+    hashes
 }

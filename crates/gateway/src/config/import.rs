@@ -10,8 +10,8 @@ use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use switchboard_net::upstream::Target;
 
 use super::client_files::{self, SECTIONS, Section};
-use super::expand::Variables;
-use super::tree::{self, Key, Node, Value};
+use super::expand::FileVariables;
+use super::tree::{self, MemberKey, Node, Value};
 use super::{
     Config, Entry, Known, Problem, ReadError, SourceLocation, Surroundings, Weight, entry, text_of,
 };
@@ -142,12 +142,12 @@ fn candidates(
 
 fn candidate(
     client: &str,
-    name: &Key,
+    name: &MemberKey,
     node: &Node,
     section: &Section<'_>,
     around: &Surroundings,
 ) -> Candidate {
-    let variables = Variables { around, inputs: section.inputs, braces: section.braces };
+    let variables = FileVariables { around, inputs: section.inputs, braces: section.braces };
     let node = portable(node, &variables);
     let mut problems = Vec::new();
     let entry =
@@ -158,7 +158,7 @@ fn candidate(
 }
 
 /// The same with variables that every file may have.
-fn portable(node: &Node, variables: &Variables<'_>) -> Node {
+fn portable(node: &Node, variables: &FileVariables<'_>) -> Node {
     let value = match &node.value {
         Value::Text(text) => Value::Text(variables.portable(text)),
         Value::List(items) => {

@@ -1,138 +1,292 @@
-//! What the keys of a server mean, in the file of any client.
+//! The keys of a server, in the file of any client: one table for reading and for the schema.
 
-/// What a key says.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Meaning {
-    Args,
-    BearerVariable,
-    CallMillis,
-    CallSeconds,
-    /// Seconds or milliseconds, by its size: clients differ.
-    CallTime,
-    Command,
-    Cwd,
-    Description,
-    Disabled,
-    Enabled,
-    Env,
-    EnvFile,
-    /// Names of variables to pass on.
-    EnvNames,
-    HeaderVariables,
-    Headers,
-    Kind,
-    Name,
-    NotTools,
-    OnlyTools,
-    StartMillis,
-    StartSeconds,
-    ToolFilter,
-    /// A URL of the transport that its name says.
-    HttpUrl,
-    Url,
-    /// For a gateway.
-    Ours(Ours),
-    /// Of use to another tool.
-    Theirs,
+use serde_json::Value as Json;
+
+use super::entry::{EntryDraft, TransportKind};
+use super::schema::{
+    COMMAND, COUNT, EDITS, EDITS_OR_WORDS, FLAG, IDLE, NUMBER, PAIRS, PREFIX, PROCESS, Shape, TEXT,
+    TIME, TOOL_FILTER, TRANSPORT, URL, WORD_OR_WORDS, WORDS,
+};
+use super::settings;
+use super::tree::KeyValue;
+
+/// A key of a part of a file.
+pub(super) struct FileKey<R> {
+    /// Its names, in `camelCase` or in the spelling of the tool that has it. For `camelCase`
+    /// `snake_case` is as good, for TOML.
+    pub(super) names: &'static [&'static str],
+    /// What its value may be.
+    shape: Shape,
+    /// What it is for.
+    about: &'static str,
+    /// Takes in its value.
+    pub(super) read: R,
+    /// The kind of server that it has an effect on, if not on every kind.
+    pub(super) side: Option<Side>,
 }
 
-/// What kind of server a key is for, if not for every kind.
+pub(super) const fn key<R: Copy>(
+    names: &'static [&'static str],
+    shape: Shape,
+    about: &'static str,
+    read: R,
+) -> FileKey<R> {
+    FileKey { names, shape, about, read, side: None }
+}
+
+/// A key that has an effect only on servers of one kind.
+const fn key_on<R: Copy>(
+    side: Side,
+    names: &'static [&'static str],
+    shape: Shape,
+    about: &'static str,
+    read: R,
+) -> FileKey<R> {
+    FileKey { names, shape, about, read, side: Some(side) }
+}
+
+impl<R> FileKey<R> {
+    /// Its schema, under each of its names.
+    pub(super) fn schemas(&self) -> impl Iterator<Item = (&'static str, Json)> {
+        self.names.iter().map(|name| (*name, self.shape.describe(self.about)))
+    }
+}
+
+/// The key that a name in a file means, however it is written.
+pub(super) fn find<'k, R>(keys: &'k [FileKey<R>], name: &str) -> Option<&'k FileKey<R>> {
+    let camel = camel(name);
+    let exact = keys.iter().find(|key| key.names.contains(&name));
+    exact.or_else(|| keys.iter().find(|key| key.names.contains(&&*camel)))
+}
+
+/// The names of keys, the first of each.
+pub(super) fn names<R>(keys: &[FileKey<R>]) -> Vec<&'static str> {
+    keys.iter().map(|key| key.names[0]).collect()
+}
+
+/// What kind of server a key is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Side {
     Command,
     Url,
 }
 
-impl Meaning {
-    /// The servers on which it has an effect; none for all. What makes a server one
-    /// of a kind is not asked here.
-    pub(super) fn side(self) -> Option<Side> {
-        match self {
-            Self::Cwd | Self::Env | Self::EnvFile | Self::EnvNames => Some(Side::Command),
-            Self::BearerVariable | Self::HeaderVariables | Self::Headers => Some(Side::Url),
-            Self::Ours(Ours::HeaderCommand | Ours::HeaderFile | Ours::PassHeaders) => {
-                Some(Side::Url)
+/// The names of the keys that say where a server is.
+pub(super) const PLACES: [&str; 4] = ["command", "httpUrl", "serverUrl", "url"];
+
+/// A key of a server.
+type ServerKey = FileKey<fn(&mut EntryDraft<'_>, KeyValue<'_>)>;
+
+/// Every key that some tool knows, and the keys that only we have.
+pub(super) const KEYS: &[ServerKey] = &[
+    key(&["args"], WORDS, "Arguments of the command.", |it, at| {
+        it.args = it.reader.arguments(at).map(|words| (at.1.place.clone(), words));
+    }),
+    key_on(
+        Side::Url,
+        &["bearer_token_env_var"],
+        TEXT,
+        "The variable that holds the bearer token.",
+        |it, at| {
+            it.bearer(at);
+        },
+    ),
+    key(
+        &["command"],
+        COMMAND,
+        "The program to start, or a list of the program and its arguments.",
+        |it, at| it.command = it.program(at),
+    ),
+    key_on(
+        Side::Command,
+        &["cwd", "workingDirectory"],
+        TEXT,
+        "The folder that the command is started in.",
+        |it, at| it.cwd = it.placed_text(at),
+    ),
+    key(&["description"], TEXT, "What the server is for, in words.", |it, at| {
+        it.describe(at);
+    }),
+    key(&["disabled"], FLAG, "Whether the gateway leaves the server out.", |it, at| {
+        it.enabled = !it.reader.flag(at).unwrap_or(false);
+    }),
+    key(&["enabled"], FLAG, "Whether the gateway uses the server.", |it, at| {
+        it.enabled = it.reader.flag(at).unwrap_or(true);
+    }),
+    key_on(
+        Side::Command,
+        &["env", "environment"],
+        PAIRS,
+        "Variables for the command.",
+        |it, at| {
+            let pairs = it.reader.pairs(at);
+            it.env.extend(pairs.into_iter().map(|(key, value)| (key.text, value)));
+        },
+    ),
+    key_on(Side::Command, &["envFile"], TEXT, "A file of variables for the command.", |it, at| {
+        it.env_file = it.placed_text(at);
+    }),
+    key_on(
+        Side::Command,
+        &["env_vars"],
+        WORDS,
+        "Environment variables that the command inherits.",
+        |it, at| {
+            it.passed_on(at);
+        },
+    ),
+    key_on(
+        Side::Url,
+        &["env_http_headers"],
+        PAIRS,
+        "Headers to send, each with the name of the variable that has its value.",
+        |it, at| {
+            it.header_variables(at);
+        },
+    ),
+    key(
+        &["excludeTools", "disabledTools", "disabled_tools"],
+        WORDS,
+        "Tools that clients do not see; * stands for anything.",
+        |it, at| it.tools.never = it.reader.words(at).unwrap_or_default(),
+    ),
+    key_on(
+        Side::Url,
+        &["headers", "http_headers"],
+        PAIRS,
+        "Headers to send to the URL.",
+        |it, at| {
+            let pairs = it.reader.pairs(at);
+            it.headers.extend(pairs);
+        },
+    ),
+    // A URL of the transport that its name says.
+    key(&["httpUrl"], URL, "A URL of Streamable HTTP.", |it, at| {
+        it.url = it.placed_text(at);
+        let kind = (at.1.place.clone(), TransportKind::StreamableHttp);
+        it.kind = it.kind.take().or(Some(kind));
+    }),
+    key(
+        &["includeTools", "enabledTools", "enabled_tools"],
+        WORDS,
+        "The only tools clients see; * stands for anything.",
+        |it, at| it.tools.only = it.reader.words(at),
+    ),
+    key(&["name"], TEXT, "The server's name, where servers are a list.", |_, _| {}),
+    key(&["startup_timeout_ms"], NUMBER, "How long the server may take to start.", |it, at| {
+        it.timeouts.start = it.reader.millis(at);
+    }),
+    key(&["startup_timeout_sec"], NUMBER, "How long the server may take to start.", |it, at| {
+        it.timeouts.start = it.reader.seconds(at);
+    }),
+    // Seconds or milliseconds, by its size: clients differ.
+    key(
+        &["timeout", "requestTimeout"],
+        TIME,
+        "The timeout of a call: seconds, or milliseconds if above 999.",
+        |it, at| it.timeouts.call = it.reader.either(at),
+    ),
+    key(&["timeoutMs"], NUMBER, "The timeout of a call.", |it, at| {
+        it.timeouts.call = it.reader.millis(at);
+    }),
+    key(&["toolFilter"], TOOL_FILTER, "Which tools clients see.", |it, at| {
+        it.tool_filter(at);
+    }),
+    key(&["tool_timeout_sec"], NUMBER, "The timeout of a call.", |it, at| {
+        it.timeouts.call = it.reader.seconds(at);
+    }),
+    key(&["type", "transport", "transportType"], TRANSPORT, "The transport.", |it, at| {
+        it.kind(at);
+    }),
+    key(&["url", "serverUrl"], URL, "The URL of the server.", |it, at| {
+        it.url = it.placed_text(at);
+    }),
+    // From here on the keys that only we have.
+    key(&["excludePrompts"], WORDS, "Prompts that clients do not see.", |it, at| {
+        it.settings.prompts.never = it.reader.words(at).unwrap_or_default();
+    }),
+    key(&["excludeResources"], WORDS, "Resources that clients do not see, by URI.", |it, at| {
+        it.settings.resources.never = it.reader.words(at).unwrap_or_default();
+    }),
+    key_on(
+        Side::Url,
+        &["headerFile"],
+        WORD_OR_WORDS,
+        "A file with a header to send on each line, Name: value.",
+        |it, at| {
+            it.settings.credentials.files = settings::header_files(&mut it.reader, at);
+        },
+    ),
+    key_on(
+        Side::Url,
+        &["headersHelper"],
+        COMMAND,
+        "A program that prints a JSON object of headers to send.",
+        |it, at| {
+            it.settings.credentials.command = settings::helper(&mut it.reader, at);
+        },
+    ),
+    key(
+        &["idleTimeout"],
+        IDLE,
+        "Stop the server after this time without a call; the next call starts it.",
+        |it, at| it.settings.sleep = settings::sleep(&mut it.reader, at),
+    ),
+    key(&["includePrompts"], WORDS, "The only prompts that clients see.", |it, at| {
+        it.settings.prompts.only = it.reader.words(at);
+    }),
+    key(&["includeResources"], WORDS, "The only resources that clients see, by URI.", |it, at| {
+        it.settings.resources.only = it.reader.words(at);
+    }),
+    key(
+        &["maxConcurrency"],
+        COUNT,
+        "How many calls the server handles at once; more calls wait.",
+        |it, at| it.settings.calls = it.reader.count(at),
+    ),
+    key_on(
+        Side::Url,
+        &["passHeaders"],
+        WORDS,
+        "Headers of the client's request that the gateway sends on to the server.",
+        |it, at| {
+            it.settings.credentials.pass = settings::passed(&mut it.reader, at);
+        },
+    ),
+    key(
+        &["prefix"],
+        PREFIX,
+        "The prefix of the server's tools and prompts; its name by default, \"\" or false for none.",
+        |it, at| it.settings.prefix = settings::prefix(&mut it.reader, at),
+    ),
+    key(&["process"], PROCESS, "Which clients share a process of the server.", |it, at| {
+        it.settings.process = settings::process(&mut it.reader, at);
+    }),
+    key(
+        &["prompts"],
+        EDITS,
+        "Names, titles and descriptions that replace the server's own, by prompt.",
+        |it, at| {
+            it.settings.prompt_edits = settings::edits(&mut it.reader, at, "prompt");
+        },
+    ),
+    key(&["startTimeout"], TIME, "How long the server may take to start.", |it, at| {
+        it.timeouts.start = it.reader.duration(at);
+    }),
+    key(
+        &["tools"],
+        EDITS_OR_WORDS,
+        "Names, titles and descriptions that replace the server's own, by tool; or a list of the \
+         only tools that clients see.",
+        |it, at| {
+            if at.1.table().is_none() {
+                // A list of the wanted ones, as Copilot has it.
+                it.tools.only = it.reader.words(at);
+            } else {
+                it.settings.tool_edits = settings::edits(&mut it.reader, at, "tool");
             }
-            _ => None,
-        }
-    }
-}
-
-/// What a key says that only we have.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Ours {
-    HeaderCommand,
-    HeaderFile,
-    Idle,
-    MaxCalls,
-    NotPrompts,
-    NotResources,
-    OnlyPrompts,
-    OnlyResources,
-    PassHeaders,
-    Prefix,
-    Process,
-    PromptEdits,
-    StartTime,
-    ToolEdits,
-}
-
-/// Every key that some tool knows, in the spelling of that tool; for `camelCase`
-/// `snake_case` is as good, for TOML.
-pub(super) const KEYS: &[(&str, Meaning)] = &[
-    ("args", Meaning::Args),
-    ("bearer_token_env_var", Meaning::BearerVariable),
-    ("command", Meaning::Command),
-    ("cwd", Meaning::Cwd),
-    ("description", Meaning::Description),
-    ("disabled", Meaning::Disabled),
-    ("disabledTools", Meaning::NotTools),
-    ("disabled_tools", Meaning::NotTools),
-    ("enabled", Meaning::Enabled),
-    ("enabledTools", Meaning::OnlyTools),
-    ("enabled_tools", Meaning::OnlyTools),
-    ("env", Meaning::Env),
-    ("envFile", Meaning::EnvFile),
-    ("env_http_headers", Meaning::HeaderVariables),
-    ("env_vars", Meaning::EnvNames),
-    ("environment", Meaning::Env),
-    ("excludeTools", Meaning::NotTools),
-    ("headers", Meaning::Headers),
-    ("httpUrl", Meaning::HttpUrl),
-    ("http_headers", Meaning::Headers),
-    ("includeTools", Meaning::OnlyTools),
-    ("name", Meaning::Name),
-    ("requestTimeout", Meaning::CallTime),
-    ("serverUrl", Meaning::Url),
-    ("startup_timeout_ms", Meaning::StartMillis),
-    ("startup_timeout_sec", Meaning::StartSeconds),
-    ("timeout", Meaning::CallTime),
-    ("timeoutMs", Meaning::CallMillis),
-    ("toolFilter", Meaning::ToolFilter),
-    ("tool_timeout_sec", Meaning::CallSeconds),
-    ("transport", Meaning::Kind),
-    ("transportType", Meaning::Kind),
-    ("type", Meaning::Kind),
-    ("url", Meaning::Url),
-    ("workingDirectory", Meaning::Cwd),
-];
-
-/// Keys for a gateway; `snake_case` is as good, for TOML.
-pub(super) const OURS: &[(&str, Ours)] = &[
-    ("excludePrompts", Ours::NotPrompts),
-    ("excludeResources", Ours::NotResources),
-    ("headerFile", Ours::HeaderFile),
-    ("headersHelper", Ours::HeaderCommand),
-    ("idleTimeout", Ours::Idle),
-    ("includePrompts", Ours::OnlyPrompts),
-    ("includeResources", Ours::OnlyResources),
-    ("maxConcurrency", Ours::MaxCalls),
-    ("passHeaders", Ours::PassHeaders),
-    ("prefix", Ours::Prefix),
-    ("process", Ours::Process),
-    ("prompts", Ours::PromptEdits),
-    ("startTimeout", Ours::StartTime),
-    ("tools", Ours::ToolEdits),
+        },
+    ),
 ];
 
 /// Keys of other tools that ask nothing of us.
@@ -160,20 +314,6 @@ pub(super) const THEIRS: &[&str] = &[
     "version",
 ];
 
-/// What a key says; none if no client has such a key.
-pub(super) fn meaning(name: &str) -> Option<Meaning> {
-    let known = KEYS.iter().find(|(key, _)| *key == name).map(|(_, meaning)| *meaning);
-    let known = known.or_else(|| find(KEYS, name));
-    let ours = || find(OURS, name).map(Meaning::Ours);
-    known.or_else(ours).or_else(|| THEIRS.contains(&name).then_some(Meaning::Theirs))
-}
-
-/// What a key in `camelCase` says, however it is written: so or in `snake_case`.
-pub(super) fn find<T: Copy>(keys: &[(&str, T)], name: &str) -> Option<T> {
-    let name = camel(name);
-    keys.iter().find(|(key, _)| *key == name).map(|(_, meaning)| *meaning)
-}
-
 fn camel(name: &str) -> String {
     let mut parts = name.split('_');
     let first = parts.next().unwrap_or_default().to_owned();
@@ -193,8 +333,7 @@ pub(super) fn similar(name: &str) -> Option<&'static str> {
         "endpoint" | "uri" => Some("url"),
         _ => None,
     };
-    let ours = OURS.iter().map(|(key, _)| *key);
-    meant.or_else(|| nearest(name, KEYS.iter().map(|(key, _)| *key).chain(ours)))
+    meant.or_else(|| nearest(name, KEYS.iter().flat_map(|key| key.names).copied()))
 }
 
 /// The candidate that differs from `name` in case, dashes or a letter or two.

@@ -4,22 +4,22 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::expand::{Variables, is_bare};
+use super::expand::{FileVariables, is_bare};
 use super::gateway::Placed;
 use super::key::nearest;
-use super::tree::{Key, Node, Value};
+use super::tree::{KeyValue, MemberKey, Value};
 use super::{Problem, SourceLocation, Weight};
 
 /// What the variables of the file stand for, and what was wrong so far.
 pub(super) struct Reader<'t> {
-    pub(super) variables: Variables<'t>,
+    pub(super) variables: FileVariables<'t>,
     pub(super) problems: Vec<Problem>,
     /// Other files that were read, or should have been.
     pub(super) besides: Vec<PathBuf>,
 }
 
 impl<'t> Reader<'t> {
-    pub(super) fn new(variables: Variables<'t>) -> Self {
+    pub(super) fn new(variables: FileVariables<'t>) -> Self {
         Self { variables, problems: Vec::new(), besides: Vec::new() }
     }
 
@@ -42,31 +42,31 @@ impl<'t> Reader<'t> {
         self.variables.around.is_literal()
     }
 
-    pub(super) fn wrong(&mut self, key: &Key, node: &Node, instead: &str) {
+    pub(super) fn wrong(&mut self, (key, node): KeyValue<'_>, instead: &str) {
         let what = format!("{:?} is {}", key.text, node.kind());
         self.error(&node.place, what, instead);
     }
 
     /// A text with its variables filled in.
-    pub(super) fn text(&mut self, key: &Key, node: &Node) -> Option<String> {
+    pub(super) fn text(&mut self, (key, node): KeyValue<'_>) -> Option<String> {
         let Some(text) = node.text() else {
-            self.wrong(key, node, "write a text in quotes");
+            self.wrong((key, node), "write a text in quotes");
             return None;
         };
-        self.filled(key, node, text)
+        self.filled((key, node), text)
     }
 
     /// The same where values are handed on as texts whatever they are, and people
     /// leave out the quotes of numbers and booleans.
-    pub(super) fn scalar(&mut self, key: &Key, node: &Node) -> Option<String> {
+    pub(super) fn scalar(&mut self, (key, node): KeyValue<'_>) -> Option<String> {
         match &node.value {
             Value::Number(number) => Some(number.clone()),
             Value::Bool(bool) => Some(bool.to_string()),
-            _ => self.text(key, node),
+            _ => self.text((key, node)),
         }
     }
 
-    fn filled(&mut self, key: &Key, node: &Node, text: &str) -> Option<String> {
+    fn filled(&mut self, (key, node): KeyValue<'_>, text: &str) -> Option<String> {
         if is_bare(text) {
             let what = format!("{:?} has a $NAME, which is passed on as it is", key.text);
             let instead = format!("for a variable write ${{{}}}", &text[1..]);
@@ -82,95 +82,95 @@ impl<'t> Reader<'t> {
         }
     }
 
-    pub(super) fn words(&mut self, key: &Key, node: &Node) -> Option<Vec<String>> {
+    pub(super) fn words(&mut self, (key, node): KeyValue<'_>) -> Option<Vec<String>> {
         let Value::List(items) = &node.value else {
-            self.wrong(key, node, "write a list of texts: [\"…\", \"…\"]");
+            self.wrong((key, node), "write a list of texts: [\"…\", \"…\"]");
             return None;
         };
-        items.iter().map(|item| self.text(key, item)).collect()
+        items.iter().map(|item| self.text((key, item))).collect()
     }
 
     /// The arguments of a program.
-    pub(super) fn arguments(&mut self, key: &Key, node: &Node) -> Option<Vec<String>> {
-        let Value::List(items) = &node.value else { return self.words(key, node) };
-        items.iter().map(|item| self.scalar(key, item)).collect()
+    pub(super) fn arguments(&mut self, (key, node): KeyValue<'_>) -> Option<Vec<String>> {
+        let Value::List(items) = &node.value else { return self.words((key, node)) };
+        items.iter().map(|item| self.scalar((key, item))).collect()
     }
 
     /// The texts of a list, each with its place.
-    pub(super) fn placed(&mut self, key: &Key, node: &Node) -> Vec<Placed<String>> {
+    pub(super) fn placed(&mut self, (key, node): KeyValue<'_>) -> Vec<Placed<String>> {
         let Value::List(items) = &node.value else {
-            self.wrong(key, node, "write a list of texts: [\"…\", \"…\"]");
+            self.wrong((key, node), "write a list of texts: [\"…\", \"…\"]");
             return Vec::new();
         };
         let texts = items.iter().filter_map(|item| {
-            Some(Placed { place: item.place.clone(), value: self.text(key, item)? })
+            Some(Placed { place: item.place.clone(), value: self.text((key, item))? })
         });
         texts.collect()
     }
 
     /// A text, or a list of them.
-    pub(super) fn one_or_more(&mut self, key: &Key, node: &Node) -> Vec<Placed<String>> {
+    pub(super) fn one_or_more(&mut self, (key, node): KeyValue<'_>) -> Vec<Placed<String>> {
         if let Value::List(_) = node.value {
-            return self.placed(key, node);
+            return self.placed((key, node));
         }
-        let text = self.text(key, node);
+        let text = self.text((key, node));
         text.map(|value| Placed { place: node.place.clone(), value }).into_iter().collect()
     }
 
-    pub(super) fn pairs(&mut self, key: &Key, node: &Node) -> Vec<(Key, String)> {
+    pub(super) fn pairs(&mut self, (key, node): KeyValue<'_>) -> Vec<(MemberKey, String)> {
         let Some(members) = node.table() else {
-            self.wrong(key, node, "write an object: { \"NAME\": \"value\" }");
+            self.wrong((key, node), "write an object: { \"NAME\": \"value\" }");
             return Vec::new();
         };
         let pairs = members.iter().filter_map(|(key, node)| {
-            let text = self.scalar(key, node)?;
+            let text = self.scalar((key, node))?;
             Some((key.clone(), text))
         });
         pairs.collect()
     }
 
-    pub(super) fn flag(&mut self, key: &Key, node: &Node) -> Option<bool> {
+    pub(super) fn flag(&mut self, (key, node): KeyValue<'_>) -> Option<bool> {
         let Value::Bool(flag) = node.value else {
-            self.wrong(key, node, "write true or false");
+            self.wrong((key, node), "write true or false");
             return None;
         };
         Some(flag)
     }
 
-    pub(super) fn number(&mut self, key: &Key, node: &Node) -> Option<f64> {
+    pub(super) fn number(&mut self, (key, node): KeyValue<'_>) -> Option<f64> {
         let number = match &node.value {
             Value::Number(number) => number.parse().ok(),
             _ => None,
         };
         let number = number.filter(|number: &f64| *number > 0.0 && *number <= 1e9);
         if number.is_none() {
-            self.wrong(key, node, "write a number above 0, without quotes");
+            self.wrong((key, node), "write a number above 0, without quotes");
         }
         number
     }
 
-    pub(super) fn seconds(&mut self, key: &Key, node: &Node) -> Option<Duration> {
-        self.number(key, node).map(Duration::from_secs_f64)
+    pub(super) fn seconds(&mut self, (key, node): KeyValue<'_>) -> Option<Duration> {
+        self.number((key, node)).map(Duration::from_secs_f64)
     }
 
-    pub(super) fn millis(&mut self, key: &Key, node: &Node) -> Option<Duration> {
-        self.number(key, node).map(|millis| Duration::from_secs_f64(millis / 1000.0))
+    pub(super) fn millis(&mut self, (key, node): KeyValue<'_>) -> Option<Duration> {
+        self.number((key, node)).map(|millis| Duration::from_secs_f64(millis / 1000.0))
     }
 
     /// Some clients count seconds, others milliseconds. Nobody waits less than
     /// a second for a server, and hardly anybody a quarter of an hour.
-    pub(super) fn either(&mut self, key: &Key, node: &Node) -> Option<Duration> {
+    pub(super) fn either(&mut self, (key, node): KeyValue<'_>) -> Option<Duration> {
         if node.text().is_some() {
-            return self.duration(key, node);
+            return self.duration((key, node));
         }
-        let number = self.number(key, node)?;
+        let number = self.number((key, node))?;
         let seconds = if number < 1000.0 { number } else { number / 1000.0 };
         Some(Duration::from_secs_f64(seconds))
     }
 
     /// A number of seconds, or a number and a unit: `500ms`, `30s`, `5m`, `1h`.
-    pub(super) fn duration(&mut self, key: &Key, node: &Node) -> Option<Duration> {
-        let Some(text) = node.text() else { return self.seconds(key, node) };
+    pub(super) fn duration(&mut self, (key, node): KeyValue<'_>) -> Option<Duration> {
+        let Some(text) = node.text() else { return self.seconds((key, node)) };
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(end);
         let unit = match unit.trim() {
@@ -190,19 +190,19 @@ impl<'t> Reader<'t> {
     }
 
     /// A whole number of something.
-    pub(super) fn count(&mut self, key: &Key, node: &Node) -> Option<NonZeroUsize> {
+    pub(super) fn count(&mut self, (key, node): KeyValue<'_>) -> Option<NonZeroUsize> {
         let number = match &node.value {
             Value::Number(number) => number.parse().ok(),
             _ => None,
         };
         if number.is_none() {
-            self.wrong(key, node, "write a whole number above 0, without quotes");
+            self.wrong((key, node), "write a whole number above 0, without quotes");
         }
         number
     }
 
     /// An unknown key, in a part of the file that only we read.
-    pub(super) fn unknown(&mut self, key: &Key, known: &[&str]) {
+    pub(super) fn unknown(&mut self, key: &MemberKey, known: &[&str]) {
         let what = format!("there is no key {:?} here", key.text);
         let instead = match nearest(&key.text, known.iter().copied()) {
             Some(meant) => format!("write {meant:?}"),
@@ -225,9 +225,9 @@ impl<'t> Reader<'t> {
     }
 
     /// A variable of ours, for keys that hold names instead of values.
-    pub(super) fn variable(&mut self, key: &Key, node: &Node) -> Option<String> {
+    pub(super) fn variable(&mut self, (key, node): KeyValue<'_>) -> Option<String> {
         let Some(name) = node.text() else {
-            self.wrong(key, node, "write the name of a variable in quotes");
+            self.wrong((key, node), "write the name of a variable in quotes");
             return None;
         };
         if self.is_literal() {

@@ -10,12 +10,11 @@ use serde_json::Map;
 
 use super::Problem;
 use super::gateway::Placed;
-use super::key::Ours;
 use super::reader::Reader;
-use super::tree::{Key, Node, Value};
+use super::tree::{KeyValue, Node, Value};
+use crate::catalog;
 use crate::credential::{Credentials, may_pass};
 use crate::glob::NameFilter;
-use crate::name;
 
 /// What the file says; the default is that it says nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -86,40 +85,10 @@ const PROCESS: &str =
 /// Processes of one server: a number beyond it is a slip of the pen.
 const MAX_POOL: usize = 256;
 
-impl Settings {
-    /// Takes in one key. Where the server starts and which tools it has is for
-    /// whoever reads the server.
-    pub(in crate::config) fn member(
-        &mut self,
-        ours: Ours,
-        reader: &mut Reader<'_>,
-        key: &Key,
-        node: &Node,
-    ) {
-        let list = |reader: &mut Reader<'_>| reader.words(key, node);
-        match ours {
-            Ours::HeaderCommand => self.credentials.command = helper(reader, key, node),
-            Ours::HeaderFile => self.credentials.files = header_files(reader, key, node),
-            Ours::Idle => self.sleep = sleep(reader, key, node),
-            Ours::MaxCalls => self.calls = reader.count(key, node),
-            Ours::NotPrompts => self.prompts.never = list(reader).unwrap_or_default(),
-            Ours::NotResources => self.resources.never = list(reader).unwrap_or_default(),
-            Ours::OnlyPrompts => self.prompts.only = list(reader),
-            Ours::OnlyResources => self.resources.only = list(reader),
-            Ours::PassHeaders => self.credentials.pass = passed(reader, key, node),
-            Ours::Prefix => self.prefix = prefix(reader, key, node),
-            Ours::Process => self.process = process(reader, key, node),
-            Ours::PromptEdits => self.prompt_edits = edits(reader, key, node, "prompt"),
-            Ours::ToolEdits => self.tool_edits = edits(reader, key, node, "tool"),
-            Ours::StartTime => {}
-        }
-    }
-}
-
 /// They are read at each connection, and may come later than we do.
-fn header_files(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<PathBuf> {
+pub(super) fn header_files(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for Placed { place, value } in reader.one_or_more(key, node) {
+    for Placed { place, value } in reader.one_or_more((key, node)) {
         let file = reader.path(value);
         if !reader.is_literal() && !file.exists() {
             let what = format!("there is no file {}", file.display());
@@ -131,9 +100,9 @@ fn header_files(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<PathBuf>
     files
 }
 
-fn process(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<Process> {
+pub(super) fn process(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<Process> {
     if let Some(pool) = node.get("pool") {
-        let count = reader.count(key, pool)?;
+        let count = reader.count((key, pool))?;
         if count.get() > MAX_POOL {
             let what = format!("a pool of {count} is too large");
             reader.error(&pool.place, what, format!("write {MAX_POOL} or less"));
@@ -153,18 +122,18 @@ fn process(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<Process> {
         None => None,
     };
     if process.is_none() {
-        reader.wrong(key, node, PROCESS);
+        reader.wrong((key, node), PROCESS);
     }
     process
 }
 
 /// A word, or `false` for none.
-fn prefix(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<String> {
+pub(super) fn prefix(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<String> {
     if let Value::Bool(false) = &node.value {
         return Some(String::new());
     }
-    let word = reader.text(key, node)?;
-    if !word.is_empty() && name::prefix(&word) != word {
+    let word = reader.text((key, node))?;
+    if !word.is_empty() && catalog::name_prefix(&word) != word {
         let what = format!("{word:?} cannot stand before a name");
         let instead = "use letters, digits, - and single _, 30 at most; or \"\" for nothing";
         reader.error(&node.place, what, instead);
@@ -174,19 +143,19 @@ fn prefix(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<String> {
 }
 
 /// A time; `false` and 0 are never.
-fn sleep(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<Sleep> {
+pub(super) fn sleep(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<Sleep> {
     match &node.value {
         Value::Bool(false) => Some(Sleep::Never),
         Value::Number(number) if number == "0" => Some(Sleep::Never),
-        _ => reader.duration(key, node).map(Sleep::After),
+        _ => reader.duration((key, node)).map(Sleep::After),
     }
 }
 
 /// A line for the shell, as Claude Code has it, or a program and its arguments.
-fn helper(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<Vec<String>> {
+pub(super) fn helper(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<Vec<String>> {
     let words = match &node.value {
-        Value::List(_) => reader.words(key, node)?,
-        _ => shell(reader.text(key, node)?),
+        Value::List(_) => reader.words((key, node))?,
+        _ => shell(reader.text((key, node))?),
     };
     if words.iter().all(|word| word.trim().is_empty()) {
         let what = format!("{:?} is empty", key.text);
@@ -204,9 +173,9 @@ fn shell(line: String) -> Vec<String> {
     shell.into_iter().map(str::to_owned).chain([line]).collect()
 }
 
-fn passed(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<HeaderName> {
+pub(super) fn passed(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<HeaderName> {
     let mut names = Vec::new();
-    for Placed { place, value: word } in reader.placed(key, node) {
+    for Placed { place, value: word } in reader.placed((key, node)) {
         match word.trim().parse::<HeaderName>() {
             Ok(name) if may_pass(&name) => names.push(name),
             Ok(name) => {
@@ -223,16 +192,20 @@ fn passed(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<HeaderName> {
     names
 }
 
-fn edits(reader: &mut Reader<'_>, key: &Key, node: &Node, noun: &str) -> BTreeMap<String, Edit> {
+pub(super) fn edits(
+    reader: &mut Reader<'_>,
+    (key, node): KeyValue<'_>,
+    noun: &str,
+) -> BTreeMap<String, Edit> {
     let mut edits = BTreeMap::new();
     let Some(members) = node.table() else {
         let instead = format!("write an object: {{ \"{noun}\": {{ \"description\": \"…\" }} }}");
-        reader.wrong(key, node, &instead);
+        reader.wrong((key, node), &instead);
         return edits;
     };
     let mut given = BTreeSet::new();
     for (name, node) in members {
-        let Some(edit) = edit(reader, name, node) else { continue };
+        let Some(edit) = edit(reader, (name, node)) else { continue };
         // Two things under one name would hide one of them.
         if let (Some(name), Some(at)) = (&edit.name, node.get("name"))
             && !given.insert(name.clone())
@@ -245,20 +218,20 @@ fn edits(reader: &mut Reader<'_>, key: &Key, node: &Node, noun: &str) -> BTreeMa
     edits
 }
 
-fn edit(reader: &mut Reader<'_>, name: &Key, node: &Node) -> Option<Edit> {
+fn edit(reader: &mut Reader<'_>, (name, node): KeyValue<'_>) -> Option<Edit> {
     let Some(members) = node.table() else {
-        reader.wrong(name, node, "write an object: { \"name\": \"…\", \"description\": \"…\" }");
+        reader.wrong((name, node), "write an object: { \"name\": \"…\", \"description\": \"…\" }");
         return None;
     };
     let mut edit = Edit::default();
     for (key, node) in members {
         match key.text.as_str() {
-            "name" => edit.name = reader.text(key, node).filter(|name| legal(reader, node, name)),
-            "title" => edit.title = reader.text(key, node),
-            "description" => edit.description = reader.text(key, node),
+            "name" => edit.name = reader.text((key, node)).filter(|name| legal(reader, node, name)),
+            "title" => edit.title = reader.text((key, node)),
+            "description" => edit.description = reader.text((key, node)),
             "annotations" => match (node.table(), node.json()) {
                 (Some(_), Some(serde_json::Value::Object(map))) => edit.annotations = map,
-                _ => reader.wrong(key, node, "write an object: { \"readOnlyHint\": true }"),
+                _ => reader.wrong((key, node), "write an object: { \"readOnlyHint\": true }"),
             },
             // Codex asks its user by it.
             "approval_mode" => {}

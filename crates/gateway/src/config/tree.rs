@@ -25,15 +25,18 @@ pub(super) enum Value {
     Number(String),
     Text(String),
     List(Vec<Node>),
-    Table(Vec<(Key, Node)>),
+    Table(Vec<(MemberKey, Node)>),
 }
 
 /// The name of a member and its place.
 #[derive(Clone, Debug)]
-pub(super) struct Key {
+pub(super) struct MemberKey {
     pub(super) text: String,
     pub(super) place: SourceLocation,
 }
+
+/// A member of an object.
+pub(super) type KeyValue<'t> = (&'t MemberKey, &'t Node);
 
 impl Node {
     /// What it is, in words.
@@ -58,7 +61,7 @@ impl Node {
     }
 
     /// Its members, if it has any; of two with one name the last counts.
-    pub(super) fn table(&self) -> Option<&[(Key, Self)]> {
+    pub(super) fn table(&self) -> Option<&[(MemberKey, Self)]> {
         match &self.value {
             Value::Table(members) => Some(members),
             _ => None,
@@ -97,7 +100,7 @@ impl Node {
 
 /// Reads a file by what its name ends with.
 pub(super) fn parse(file: &Path, text: &str) -> Result<Node, Problem> {
-    let places = Places::new(file, text);
+    let places = LineIndex::new(file, text);
     let is_toml = file.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml"));
     if is_toml { parse_toml(&places, text) } else { parse_json(&places, text) }
 }
@@ -119,13 +122,13 @@ pub(super) fn options() -> ParseOptions {
     }
 }
 
-fn parse_json(places: &Places<'_>, text: &str) -> Result<Node, Problem> {
+fn parse_json(places: &LineIndex<'_>, text: &str) -> Result<Node, Problem> {
     // Windows writes a mark in front of the text.
     let (text, skipped) = match text.strip_prefix('\u{feff}') {
         Some(rest) => (rest, text.len() - rest.len()),
         None => (text, 0),
     };
-    let places = &Places { skipped, ..places.clone() };
+    let places = &LineIndex { skipped, ..places.clone() };
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options()).map_err(|error| {
         let what = format!("this is not JSON: {}", error.kind()).to_lowercase();
         let what = what.replacen("json", "JSON", 1);
@@ -137,7 +140,7 @@ fn parse_json(places: &Places<'_>, text: &str) -> Result<Node, Problem> {
     parsed.value.map(|value| from_json(places, value)).ok_or_else(empty)
 }
 
-fn from_json(places: &Places<'_>, value: ast::Value<'_>) -> Node {
+fn from_json(places: &LineIndex<'_>, value: ast::Value<'_>) -> Node {
     let (start, value) = match value {
         ast::Value::NullKeyword(null) => (null.range.start, Value::Null),
         ast::Value::BooleanLit(bool) => (bool.range.start, Value::Bool(bool.value)),
@@ -152,7 +155,7 @@ fn from_json(places: &Places<'_>, value: ast::Value<'_>) -> Node {
         ast::Value::Object(object) => {
             let members = object.properties.into_iter().map(|member| {
                 let place = places.at(member.range.start);
-                let key = Key { text: member.name.into_string(), place };
+                let key = MemberKey { text: member.name.into_string(), place };
                 (key, from_json(places, member.value))
             });
             (object.range.start, Value::Table(members.collect()))
@@ -161,7 +164,7 @@ fn from_json(places: &Places<'_>, value: ast::Value<'_>) -> Node {
     Node { place: places.at(start), value }
 }
 
-fn parse_toml(places: &Places<'_>, text: &str) -> Result<Node, Problem> {
+fn parse_toml(places: &LineIndex<'_>, text: &str) -> Result<Node, Problem> {
     let table = DeTable::parse(text).map_err(|error| {
         let start = error.span().map_or(0, |span| span.start);
         let what = format!("this is not TOML: {}", error.message().replace('\n', ", "));
@@ -172,12 +175,12 @@ fn parse_toml(places: &Places<'_>, text: &str) -> Result<Node, Problem> {
     Ok(Node { place, value: Value::Table(members(places, table.into_inner())) })
 }
 
-fn members(places: &Places<'_>, table: DeTable<'_>) -> Vec<(Key, Node)> {
+fn members(places: &LineIndex<'_>, table: DeTable<'_>) -> Vec<(MemberKey, Node)> {
     let mut members: Vec<_> = table
         .into_iter()
         .map(|(key, value)| {
             let start = key.span().start;
-            let key = Key { text: key.into_inner().into_owned(), place: places.at(start) };
+            let key = MemberKey { text: key.into_inner().into_owned(), place: places.at(start) };
             (start, key, from_toml(places, value))
         })
         .collect();
@@ -186,7 +189,7 @@ fn members(places: &Places<'_>, table: DeTable<'_>) -> Vec<(Key, Node)> {
     members.into_iter().map(|(_, key, node)| (key, node)).collect()
 }
 
-fn from_toml(places: &Places<'_>, value: Spanned<DeValue<'_>>) -> Node {
+fn from_toml(places: &LineIndex<'_>, value: Spanned<DeValue<'_>>) -> Node {
     let place = places.at(value.span().start);
     let value = match value.into_inner() {
         DeValue::String(text) => Value::Text(text.into_owned()),
@@ -204,7 +207,7 @@ fn from_toml(places: &Places<'_>, value: Spanned<DeValue<'_>>) -> Node {
 
 /// Turns offsets into lines and columns.
 #[derive(Clone)]
-struct Places<'t> {
+struct LineIndex<'t> {
     file: Arc<Path>,
     text: &'t str,
     /// Where each line starts.
@@ -213,7 +216,7 @@ struct Places<'t> {
     skipped: usize,
 }
 
-impl<'t> Places<'t> {
+impl<'t> LineIndex<'t> {
     fn new(file: &Path, text: &'t str) -> Self {
         let starts = text.match_indices('\n').map(|(end, _)| end + 1);
         let lines = std::iter::once(0).chain(starts).collect();

@@ -15,13 +15,13 @@ use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
 use switchboard_proto::revision::Era;
 use switchboard_proto::{method, moment};
 
-use super::{CallMonitor, CallResult, Seen, lock};
-use crate::policy;
+use super::{CallMonitor, CallResult, ObservedCall};
+use crate::{lock, policy};
 
 /// Lists all tools.
-pub(super) const MANIFEST: &str = "get_tool_manifest";
+const MANIFEST: &str = "get_tool_manifest";
 /// Tells how a recent call went.
-pub(super) const TRACE: &str = "get_trace_by_id";
+const TRACE: &str = "get_trace_by_id";
 
 /// Where a result says which trace is its own.
 const KEY: &str = "switchboard/traceId";
@@ -29,17 +29,28 @@ const KEY: &str = "switchboard/traceId";
 /// Where a request for a list says that it wants all tools, also where clients search.
 pub(crate) const WHOLE: &str = "switchboard/wholeList";
 
-/// The tool of ours that has this name.
-pub(super) fn ours(name: &str) -> Option<&'static str> {
-    [MANIFEST, TRACE].into_iter().find(|own| *own == name)
+/// A tool of the gateway itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum OwnTool {
+    Manifest,
+    Trace,
 }
 
-/// The tool of ours that a request calls.
-pub(super) fn asked(request: &Message) -> Option<&'static str> {
-    if request.method() != method::CALL_TOOL {
-        return None;
+impl OwnTool {
+    /// The tool of ours that has this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        match name {
+            MANIFEST => Some(Self::Manifest),
+            TRACE => Some(Self::Trace),
+            _ => None,
+        }
     }
-    ours(&request.name()?)
+
+    /// The tool of ours that a request calls.
+    pub(crate) fn called_by(request: &Message) -> Option<Self> {
+        let is_call = request.method() == method::CALL_TOOL;
+        is_call.then(|| request.name()).flatten().and_then(|name| Self::named(&name))
+    }
 }
 
 fn definitions() -> [Value; 2] {
@@ -88,7 +99,7 @@ pub(super) fn listed(answer: &Message) -> Option<Message> {
 }
 
 /// The request for a list that a call of `get_tool_manifest` stands for.
-pub(super) fn list(request: &Message) -> Message {
+pub(crate) fn list_request(request: &Message) -> Message {
     let meta = request.part(Member::Meta).unwrap_or(Part::new(b"{}"));
     let whole = meta.with(WHOLE, b"true");
     let mut members = [b"{\"_meta\":", whole.as_deref().unwrap_or(meta.text())].concat();
@@ -114,10 +125,14 @@ pub(super) fn manifest(answer: &Message, era: Era) -> Message {
 }
 
 /// What became of a call.
-pub(super) fn trace(tap: &CallMonitor, client: &ClientConnection, request: &Message) -> Message {
+pub(crate) fn trace(
+    monitor: &CallMonitor,
+    client: &ClientConnection,
+    request: &Message,
+) -> Message {
     let arguments = request.part(Member::Arguments);
     let asked = arguments.and_then(|it| it.string("traceId")).unwrap_or_default();
-    let mut calls = tap.recent.find(client, &asked);
+    let mut calls = monitor.recent.find(client, &asked);
     let result = if calls.is_empty() {
         let message = "no recent call of yours has this trace id";
         let error = json!({"code": "E_TRACE_NOT_FOUND", "message": message});
@@ -170,7 +185,7 @@ pub(super) struct Trace {
 
 impl Trace {
     pub(super) fn new(
-        call: &Seen,
+        call: &ObservedCall,
         outcome: CallResult,
         code: Option<i64>,
         elapsed: Duration,
@@ -197,7 +212,7 @@ impl Trace {
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     is_wanted: AtomicBool,
-    calls: Mutex<VecDeque<(policy::Mark, Trace)>>,
+    calls: Mutex<VecDeque<(policy::PrincipalMark, Trace)>>,
 }
 
 impl Recent {

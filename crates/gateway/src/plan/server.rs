@@ -14,10 +14,10 @@ use switchboard_net::secret::{LONG, SHORT, is_secret_name, words};
 use switchboard_net::upstream::{ServerTarget, Target};
 
 use super::Plan;
+use crate::catalog;
 use crate::config::{Edit, Process, Sleep};
 use crate::credential::{CredentialSource, Credentials, replace};
 use crate::glob::NameFilter;
-use crate::name;
 
 /// How to reach a server, how to treat it, and what of it clients see.
 #[derive(Clone, PartialEq)]
@@ -118,9 +118,9 @@ impl ServerPlan {
     /// What `name` of it is called where servers are offered together.
     pub fn offered(&self, name: &str) -> String {
         match self.prefix.as_deref() {
-            Some("") => name::bare(name),
-            Some(prefix) => name::offered(prefix, name),
-            None => name::offered(&self.name, name),
+            Some("") => catalog::bare_name(name),
+            Some(prefix) => catalog::offered_name(prefix, name),
+            None => catalog::offered_name(&self.name, name),
         }
     }
 
@@ -142,7 +142,7 @@ impl ServerPlan {
             return Some(own.clone());
         }
         let prefix = self.prefix.as_deref().unwrap_or(&self.name);
-        let name = match name::parts(offered) {
+        let name = match catalog::split_name(offered) {
             _ if prefix.is_empty() => offered,
             Some((server, name)) if server == prefix => name,
             _ => return None,

@@ -147,7 +147,7 @@ fn keys_groups_and_grants_are_looked_up() {
         plan.access.identify(&headers).map(|(who, _)| who)
     };
     let ada = who("secret").unwrap();
-    assert!(ada.may_call("a", "get") && !ada.may_call("a", "drop") && !ada.may_call("b", "get"));
+    assert!(ada.may_see("a", "get") && !ada.may_see("a", "drop") && !ada.may_see("b", "get"));
     assert_eq!((ada.calls, ada.rate.map(|rate| rate.calls)), (Some(2), Some(60)));
     let bob = who("a key of some length").unwrap();
     assert!(bob.may_use("b") && !bob.may_use("a"));

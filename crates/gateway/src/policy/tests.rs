@@ -70,14 +70,14 @@ fn a_hash_is_written_and_read_and_shows_little() {
 #[test]
 fn a_grant_names_servers_groups_and_tools() {
     let mut who = Principal::default();
-    assert!(who.may_use("files") && who.may_call("files", "read") && who.may_enter("dev"));
+    assert!(who.may_use("files") && who.may_see("files", "read") && who.may_enter("dev"));
     who.grant.servers = Some(list(&["git*"]));
     assert!(who.may_use("github") && !who.may_use("files"));
     who.grant.tools =
         NameFilter { only: Some(list(&["github__get_*"])), never: list(&["*__get_key"]) };
     assert!(who.may_see("github", "get_issue"));
-    assert!(!who.may_see("github", "delete") && !who.may_call("gitlab", "get_issue"));
-    assert!(!who.may_call("github", "get_key"));
+    assert!(!who.may_see("github", "delete") && !who.may_see("gitlab", "get_issue"));
+    assert!(!who.may_see("github", "get_key"));
     assert!(!who.may_see("files", "get_issue"), "the server is not granted");
 }
 
@@ -107,7 +107,7 @@ fn what_two_rules_let_through_is_what_each_of_them_does() {
         let ada = &both.principals[0];
         assert_eq!(ada.keys, [KeyHash::compute(b"2")]);
         assert!(ada.may_use("a") && ada.may_use("b") && !ada.may_use("c"));
-        assert!(ada.may_call("a", "get") && !ada.may_call("a", "drop"));
+        assert!(ada.may_see("a", "get") && !ada.may_see("a", "drop"));
         assert!(!ada.grant.is_open() && !ada.grant.has_all_tools());
         assert_eq!(both.principals[1], same);
     }

@@ -16,9 +16,11 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::authenticator::Entrance;
 use crate::fleet::FleetOptions;
-use crate::front::tests::SERVER;
 use crate::plan::{Plan, ServerPlan};
 use crate::policy::{Access, KeyHash, Principal};
+use front::SERVER;
+
+pub(crate) mod front;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
@@ -76,7 +78,7 @@ async fn open(access: Access) -> Place {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(listen::serve(listener, site, ListenOptions::default(), std::future::pending()));
-    within(fleet.settled()).await;
+    within(fleet.roster.ready()).await;
     Place { fleet, authenticator, address, _hearing: hearing }
 }
 

@@ -12,7 +12,6 @@ use switchboard_gateway::authenticator::Entrance;
 use switchboard_gateway::config::Surroundings;
 use switchboard_gateway::fleet::FleetOptions;
 use switchboard_gateway::gateway::{Gateway, Offered, Place};
-use switchboard_gateway::monitor::Monitored;
 use switchboard_gateway::plan::{Plan, Reading};
 use switchboard_gateway::policy::KeyHash;
 use switchboard_gateway::status::status;
@@ -159,16 +158,10 @@ fn plan(folder: &std::path::Path, servers: &Value, section: &Value) -> Plan {
 /// What the gateway offers, at its path.
 fn site(gateway: &Gateway, offered: Offered) -> Site {
     let Offered { place, backend, shared, .. } = offered;
-    let tap = gateway.fleet().tap();
-    let (prefix, door, backend) = match place {
-        Place::All => (String::new(), Entrance::All, Monitored::many(tap, backend)),
-        Place::Group(name) => {
-            (format!("/groups/{name}"), Entrance::Group(name), Monitored::many(tap, backend))
-        }
-        Place::Server(name) => {
-            let tapped = Monitored::one(tap, &Arc::from(name.as_str()), backend);
-            (format!("/servers/{name}"), Entrance::Server(name), tapped)
-        }
+    let (prefix, door) = match place {
+        Place::All => (String::new(), Entrance::All),
+        Place::Group(name) => (format!("/groups/{name}"), Entrance::Group(name)),
+        Place::Server(name) => (format!("/servers/{name}"), Entrance::Server(name)),
     };
     let path = format!("{prefix}/mcp");
     let gate = Some(gateway.authenticator().gate(door));
@@ -178,7 +171,7 @@ fn site(gateway: &Gateway, offered: Offered) -> Site {
         ws_path: String::new(),
         ..SiteOptions::default()
     };
-    Site::new(Arc::new(backend), SiteOptions { path, gate, shared, ..other })
+    Site::new(backend, SiteOptions { path, gate, shared, ..other })
 }
 
 /// Waits for something that this process has a part in.

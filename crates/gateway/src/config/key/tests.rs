@@ -79,8 +79,11 @@ fn every_documented_key_may_be_written_in_snake_case() {
 
 #[test]
 fn keys_in_snake_case_mean_the_same() {
-    for (key, meant) in KEYS {
-        assert_eq!(meaning(&snake(key)), Some(*meant), "{key}");
+    for key in KEYS {
+        for name in key.names {
+            let found = find(KEYS, &snake(name)).map(|found| found.names);
+            assert_eq!(found, Some(key.names), "{name}");
+        }
     }
     let text = "[mcp_servers.b]\ncommand = \"c\"\ninclude_tools = [\"get_*\"]\n\
                 exclude_tools = [\"get_x\"]\nworking_directory = \"/\"\n";

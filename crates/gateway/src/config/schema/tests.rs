@@ -51,9 +51,8 @@ fn what_the_reader_refuses_the_schema_refuses() {
 fn every_key_of_a_server_is_in_the_schema_with_its_purpose() {
     let schema = schema();
     let properties = schema["$defs"]["server"]["properties"].as_object().unwrap();
-    let ours = OURS.iter().map(|(name, _)| *name);
-    for name in KEYS.iter().map(|(name, _)| *name).chain(ours) {
-        let description = properties[name]["description"].as_str().unwrap_or_default();
+    for name in KEYS.iter().flat_map(|key| key.names) {
+        let description = properties[*name]["description"].as_str().unwrap_or_default();
         assert!(!description.is_empty(), "{name}");
     }
     for name in ["idle_timeout", "include_tools", "env_file", "server_url"] {

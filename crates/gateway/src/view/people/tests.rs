@@ -18,9 +18,9 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::authenticator::{Authenticator, Entrance};
 use crate::fleet::{Fleet, FleetOptions};
-use crate::front::tests::SERVER;
 use crate::plan::{Edit, Plan, Process, ServerPlan, ToolSearch};
 use crate::policy::{Access, KeyHash, Principal};
+use crate::view::tests::front::SERVER;
 use house::House;
 
 mod crowd;

@@ -1,7 +1,7 @@
 //! One principal that speaks for many, and another that speaks for one.
 
 use super::*;
-use crate::person::FOOTPRINT;
+use crate::view::people::FOOTPRINT;
 
 fn modern() -> ClientOptions {
     ClientOptions { era: Some(Era::Modern), ..ClientOptions::default() }
@@ -60,7 +60,7 @@ async fn who_speaks_for_many_is_forgotten_before_who_speaks_for_one() {
         let _bob = bob(&place).await;
         come_as(&place, 8).await;
         let of = |name: &str| {
-            let seen = place.views.seen();
+            let seen = lock(&place.views.people);
             seen.people.iter().filter(|one| one.who.name() == name).count()
         };
         assert_eq!(of("bob"), 1, "{bounds:?}");
@@ -75,7 +75,7 @@ async fn what_is_passed_on_counts_and_has_a_bound() {
     let long = "r".repeat(15 << 10);
     let ada = place.client("ada", &long, modern()).await;
     until_listed(&ada, &["all__t"]).await;
-    let weight = place.views.seen().people[0].front.weight();
+    let weight = lock(&place.views.people).people[0].front.weight();
     assert!(weight > FOOTPRINT + (15 << 10), "{weight}");
     let headers = HeaderMap::from_iter([
         (HeaderName::from_static("x-api-key"), HeaderValue::from_static("ada")),

@@ -21,16 +21,16 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 
 use super::list::tell;
-use super::offer::watched;
-use super::reply::{AnswerChange, PathContext, Reply, Shown};
-use super::session::Session;
-use super::{Front, lock};
+use super::reply::{AnswerChange, PathContext, ServerReply};
+use super::session::ClientSession;
+use super::visibility::{self, Visibility, watched};
+use super::{Front, finish};
+use crate::catalog::Nowhere;
 use crate::fleet::RunningServer;
 use crate::glob::NameFilter;
+use crate::lock;
 use crate::plan::ServerPlan;
 use crate::policy::Grant;
-use crate::route::Nowhere;
-use crate::visibility::{self, Visibility};
 
 const LISTS: [ListKind; 3] = [ListKind::Tools, ListKind::Prompts, ListKind::Resources];
 
@@ -60,14 +60,9 @@ impl Rules {
 }
 
 impl Front {
-    /// The one server of this path, if it is there and granted.
-    fn one_server(&self, name: &str) -> Option<Arc<RunningServer>> {
-        self.fleet.running(name).filter(|_| self.members().contains(name))
-    }
-
     /// Remembers the rules as they are now; returns those of before.
     pub(super) fn renew_rules(&self) -> (Option<Rules>, Option<Rules>) {
-        let running = self.only.as_ref().and_then(|name| self.one_server(name));
+        let running = self.only.as_ref().and_then(|name| self.running(name));
         let new = running.map(|running| Rules::new(&running.plan, &self.grant));
         let mut rules = lock(&self.rules);
         let old = rules.clone();
@@ -105,10 +100,10 @@ impl Front {
         request: Message,
         said: HeaderParams,
     ) -> PendingWork {
-        let running = self.one_server(name);
+        let running = self.running(name);
         let Some(running) = running.filter(|it| self.fleet.must_learn(client, &it.plan, &request))
         else {
-            return self.pass_to_one(name, client, call, request, said);
+            return self.to_only_server(name, client, call, request, said);
         };
         let Some(front) = self.this.upgrade() else { return PendingWork::none() };
         let (name, client, call) = (Arc::clone(name), Arc::clone(client), call.clone());
@@ -117,12 +112,12 @@ impl Front {
             drop(running);
             // One that was cancelled meanwhile goes nowhere.
             if !call.is_over() {
-                front.pass_to_one(&name, &client, &call, request, said).await;
+                front.to_only_server(&name, &client, &call, request, said).await;
             }
         })
     }
 
-    fn pass_to_one(
+    fn to_only_server(
         &self,
         name: &Arc<str>,
         client: &Arc<ClientConnection>,
@@ -130,22 +125,16 @@ impl Front {
         request: Message,
         said: HeaderParams,
     ) -> PendingWork {
-        let Some(running) = self.one_server(name) else {
-            call.finish(Failure::CLOSED);
-            return PendingWork::none();
-        };
+        let Some(running) = self.running(name) else { return finish(call, Failure::CLOSED) };
         let (request, change) = match self.seen(client, &running, request) {
             Ok(seen) => seen,
-            Err(refused) => {
-                call.finish(refused);
-                return PendingWork::none();
-            }
+            Err(refused) => return finish(call, refused),
         };
         let request = call.forward(name, request);
         self.fleet.want(name);
         if client.era() == Era::Legacy && request.method() == method::INITIALIZE {
             let session =
-                Session::new(client, request.clone(), PathContext::one(&self.fleet, None));
+                ClientSession::new(client, request.clone(), PathContext::one(&self.fleet, None));
             lock(&self.sessions).insert(client.number(), Arc::clone(&session));
             return session.own_link(name, &running).open(&running, call, change, request, said);
         }
@@ -158,7 +147,7 @@ impl Front {
         if !matches!(change, AnswerChange::Plain) || request.method() == method::LISTEN {
             // What decides on what is told must be known for as long as the call lasts.
             let at = PathContext::one(&self.fleet, self.this.upgrade());
-            Reply::new(client, name, at, change).set_on(call);
+            ServerReply::new(client, name, at, change).set_on(call);
         }
         running.bridge.open(client, call, request, said)
     }
@@ -187,8 +176,10 @@ impl Front {
         }
         let listed = ListKind::ALL.into_iter().find(|kind| kind.method() == request.method());
         let listed = listed.filter(|kind| visibility.hides_some(*kind));
-        let change =
-            listed.map(|kind| AnswerChange::Show(Shown::new(kind, &running.plan, &self.grant)));
+        let change = listed.map(|kind| {
+            let (plan, grant) = (Arc::clone(&running.plan), self.grant.clone());
+            AnswerChange::Show { kind, plan, grant }
+        });
         let request = self.narrowed(client, &running.plan.name, &request).unwrap_or(request);
         Ok((request, change.unwrap_or(AnswerChange::Plain)))
     }

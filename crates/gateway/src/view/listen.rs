@@ -27,7 +27,8 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
 use super::list::tell;
-use super::{Front, list, lock};
+use super::{Front, finish, list};
+use crate::lock;
 
 /// Resources, or tasks, in one listen.
 const MOST_URIS: usize = 1024;
@@ -47,13 +48,10 @@ const TASKS: &str = "taskIds";
 
 /// The open listens. Each counts as a session of its client over HTTP, and as an
 /// open call on a pipe, so there are no more than `limits` let be (SUB-12).
-#[derive(Debug, Default)]
-pub(super) struct Listens {
-    open: Mutex<HashMap<(u64, Exchange), Arc<Listen>>>,
-}
+pub(super) type OpenListens = Mutex<HashMap<(u64, Exchange), Arc<OpenListen>>>;
 
 #[derive(Debug)]
-struct Listen {
+pub(super) struct OpenListen {
     client: Arc<ClientConnection>,
     call: Call,
     id: Id,
@@ -62,38 +60,38 @@ struct Listen {
     servers: Vec<(Arc<str>, Weak<Bridge>)>,
     /// The calls to these servers.
     parts: Mutex<Vec<Call>>,
-    stage: Mutex<Stage>,
+    stage: Mutex<ListenStage>,
     /// The task that acknowledges it without the servers that are late.
     patience: OnceLock<OwnedTask>,
 }
 
 /// How far the servers have got.
 #[derive(Debug, Default)]
-struct Stage {
+struct ListenStage {
     /// Servers that have not said what they honour.
     pending: BTreeSet<Arc<str>>,
-    honoured: Share,
+    honoured: ListenShare,
     is_acknowledged: bool,
 }
 
 /// What of one server is listened for; tasks by the ids of who is told.
 #[derive(Debug, Default)]
-struct Share {
+struct ListenShare {
     uris: BTreeSet<String>,
     tasks: BTreeSet<String>,
 }
 
 /// The share of each server.
-type Parts = BTreeMap<Arc<str>, Share>;
+type ListenShares = BTreeMap<Arc<str>, ListenShare>;
 
 /// What is wanted, read from params.
-struct Wanted {
+struct WantedNotifications {
     lists: BTreeSet<&'static str>,
     uris: BTreeSet<String>,
     tasks: BTreeSet<String>,
 }
 
-impl Wanted {
+impl WantedNotifications {
     fn read(request: &Message) -> Result<Self, Refusal> {
         let bad = |what: &str| Refusal::BadParams { what: what.to_owned() };
         let wanted: Map<String, Value> = request
@@ -122,22 +120,20 @@ impl Front {
     ) -> PendingWork {
         let (listen, parts) = match self.begin(client, call, request) {
             Ok(begun) => begun,
-            Err(why) => {
-                call.finish(why);
-                return PendingWork::none();
-            }
+            Err(why) => return finish(call, why),
         };
         let mut works = PendingWork::none();
         for (server, share) in parts {
             let Some(running) = self.fleet.running(&server) else { continue };
             self.want(&server);
-            let owner = Part::new(&listen, &server, &self.this);
+            let (part_of, front) = (Arc::clone(&listen), Weak::clone(&self.this));
+            let owner = Arc::new(ListenPart { listen: part_of, server, front });
             let request = narrowed(request, &share);
             let part = Call::new(owner, call.exchange());
             lock(&listen.parts).push(part.clone());
             works.append(running.bridge.open(client, &part, request, None));
         }
-        if !lock(&self.listens.open).contains_key(&(client.number(), call.exchange())) {
+        if !lock(&self.listens).contains_key(&(client.number(), call.exchange())) {
             // It ended while its parts were opened.
             listen.leave();
         } else if !listen.acknowledge_if_known() {
@@ -161,12 +157,12 @@ impl Front {
         client: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
-    ) -> Result<(Arc<Listen>, Parts), Refusal> {
-        let mut wanted = Wanted::read(request)?;
+    ) -> Result<(Arc<OpenListen>, ListenShares), Refusal> {
+        let mut wanted = WantedNotifications::read(request)?;
         let offered = self.capabilities(Era::Modern);
         wanted.lists.retain(|list| offered[list]["listChanged"] == true);
         let catalog = self.catalog();
-        let mut parts = Parts::new();
+        let mut parts = ListenShares::new();
         for uri in wanted.uris {
             if let Some(server) = catalog.resource(&uri)
                 && self.fleet.may_watch(client, server, &uri)
@@ -186,32 +182,32 @@ impl Front {
         };
         let servers = parts.keys().filter_map(bridge).collect();
         client.introduce(&list::identity());
-        let listen = Arc::new(Listen {
+        let listen = Arc::new(OpenListen {
             client: Arc::clone(client),
             call: call.clone(),
             id: super::id(request).clone(),
             lists: wanted.lists,
             servers,
             parts: Mutex::default(),
-            stage: Mutex::new(Stage { pending, ..Stage::default() }),
+            stage: Mutex::new(ListenStage { pending, ..ListenStage::default() }),
             patience: OnceLock::new(),
         });
-        lock(&self.listens.open).insert((client.number(), call.exchange()), Arc::clone(&listen));
+        lock(&self.listens).insert((client.number(), call.exchange()), Arc::clone(&listen));
         Ok((listen, parts))
     }
 
     /// A listen is over, if it was one.
     pub(super) fn unlisten(&self, client: u64, exchange: Exchange) {
-        let listen = lock(&self.listens.open).remove(&(client, exchange));
+        let listen = lock(&self.listens).remove(&(client, exchange));
         if let Some(listen) = listen {
             listen.leave();
         }
     }
 
     pub(super) fn forget_listens(&self, client: u64) {
-        let is_theirs = |&(of, _): &(u64, Exchange), _: &mut Arc<Listen>| of == client;
+        let is_theirs = |&(of, _): &(u64, Exchange), _: &mut Arc<OpenListen>| of == client;
         // Not in the head of the loop: the lock must not be held in its body.
-        let gone: Vec<_> = lock(&self.listens.open).extract_if(is_theirs).collect();
+        let gone: Vec<_> = lock(&self.listens).extract_if(is_theirs).collect();
         for (_, listen) in gone {
             listen.leave();
         }
@@ -219,28 +215,21 @@ impl Front {
 
     /// Ends a listen with its result: the client may begin another.
     fn end_listen(&self, client: u64, exchange: Exchange) {
-        let listen = lock(&self.listens.open).remove(&(client, exchange));
+        let listen = lock(&self.listens).remove(&(client, exchange));
         if let Some(listen) = listen {
             listen.leave();
             listen.finish();
         }
     }
 
-    pub(super) fn end_listens(&self) {
-        self.end_those(|_| true);
-    }
-
-    pub(super) fn end_listens_of(&self, client: u64) {
-        self.end_those(|of| of == client);
-    }
-
     /// Who listens.
     pub(super) fn listeners(&self) -> Vec<Arc<ClientConnection>> {
-        lock(&self.listens.open).values().map(|listen| Arc::clone(&listen.client)).collect()
+        lock(&self.listens).values().map(|listen| Arc::clone(&listen.client)).collect()
     }
 
-    fn end_those(&self, wanted: impl Fn(u64) -> bool) {
-        let mut open: Vec<_> = lock(&self.listens.open).keys().copied().collect();
+    /// Ends the listens of these clients with their results.
+    pub(super) fn end_listens(&self, wanted: impl Fn(u64) -> bool) {
+        let mut open: Vec<_> = lock(&self.listens).keys().copied().collect();
         open.retain(|(client, _)| wanted(*client));
         for (client, exchange) in open {
             self.end_listen(client, exchange);
@@ -254,7 +243,7 @@ impl Front {
             let there = running_servers.get(server).filter(|_| members.contains(server));
             there.is_some_and(|it| std::ptr::eq(Weak::as_ptr(bridge), Arc::as_ptr(&it.bridge)))
         };
-        let open: Vec<_> = lock(&self.listens.open).values().cloned().collect();
+        let open: Vec<_> = lock(&self.listens).values().cloned().collect();
         for listen in open.iter().filter(|listen| !listen.servers.iter().all(is_there)) {
             self.end_listen(listen.client.number(), listen.call.exchange());
         }
@@ -262,7 +251,7 @@ impl Front {
 
     /// Tells those who wanted to hear of a list, each under its own id (SUB-2, SUB-4).
     pub(super) fn tell_listens(&self, list: &str, name: &str) {
-        let open: Vec<_> = lock(&self.listens.open).values().cloned().collect();
+        let open: Vec<_> = lock(&self.listens).values().cloned().collect();
         for listen in open.iter().filter(|listen| listen.lists.contains(list)) {
             if lock(&listen.stage).is_acknowledged {
                 let params = listen.stamped(json!({}));
@@ -273,7 +262,7 @@ impl Front {
     }
 }
 
-impl Listen {
+impl OpenListen {
     /// Acknowledges once all servers have said what they honour; whether that is so.
     fn acknowledge_if_known(&self) -> bool {
         let mut stage = lock(&self.stage);
@@ -325,7 +314,7 @@ impl Listen {
 }
 
 /// The listen that one server gets: for its own resources and tasks alone.
-fn narrowed(request: &Message, share: &Share) -> Message {
+fn narrowed(request: &Message, share: &ListenShare) -> Message {
     let mut wanted = Map::new();
     for (member, names) in [(URIS, &share.uris), (TASKS, &share.tasks)] {
         if !names.is_empty() {
@@ -336,20 +325,15 @@ fn narrowed(request: &Message, share: &Share) -> Message {
 }
 
 /// Hears one server in place of the client.
-struct Part {
-    listen: Arc<Listen>,
+struct ListenPart {
+    listen: Arc<OpenListen>,
     server: Arc<str>,
     front: Weak<Front>,
 }
 
-impl Part {
-    fn new(listen: &Arc<Listen>, server: &Arc<str>, front: &Weak<Front>) -> Arc<Self> {
-        let (listen, server, front) = (Arc::clone(listen), Arc::clone(server), Weak::clone(front));
-        Arc::new(Self { listen, server, front })
-    }
-
+impl ListenPart {
     /// The server has said what it honours: nothing, if it refuses.
-    fn settle(&self, honoured: Share) -> bool {
+    fn note_honoured(&self, honoured: ListenShare) -> bool {
         let mut stage = lock(&self.listen.stage);
         let is_awaited = stage.pending.remove(&self.server);
         if is_awaited {
@@ -362,7 +346,7 @@ impl Part {
     }
 }
 
-impl ReplySink for Part {
+impl ReplySink for ListenPart {
     fn number(&self) -> u64 {
         self.listen.client.number()
     }
@@ -375,7 +359,7 @@ impl ReplySink for Part {
         let Some(front) = self.front.upgrade() else { return };
         let client = &self.listen.client;
         if message.method() != method::ACKNOWLEDGED {
-            if let Some(message) = front.at().told(client, &self.server, message) {
+            if let Some(message) = front.context().to_client(client, &self.server, message) {
                 client.note(exchange, &message);
             }
             return;
@@ -384,7 +368,7 @@ impl ReplySink for Part {
         let tasks = names(Member::ListenTasks);
         let tasks =
             tasks.iter().filter_map(|theirs| front.fleet.tasks.ours(client, &self.server, theirs));
-        self.settle(Share { uris: names(Member::ListenUris), tasks: tasks.collect() });
+        self.note_honoured(ListenShare { uris: names(Member::ListenUris), tasks: tasks.collect() });
     }
 
     fn ask(self: Arc<Self>, _: Option<Exchange>, _: Weak<dyn Asker>, _: Ask, _: &Message) -> bool {
@@ -395,7 +379,7 @@ impl ReplySink for Part {
 
     fn finish(&self, exchange: Exchange, _: Outcome) {
         // One that never began is not missed; one that ends takes the listen with it.
-        if !self.settle(Share::default())
+        if !self.note_honoured(ListenShare::default())
             && let Some(front) = self.front.upgrade()
         {
             front.end_listen(self.number(), exchange);
@@ -415,8 +399,8 @@ impl ReplySink for Part {
     }
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for ListenPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Part").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("ListenPart").field("server", &self.server).finish_non_exhaustive()
     }
 }

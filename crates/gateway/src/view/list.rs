@@ -1,7 +1,7 @@
 //! What the gateway answers by itself: greetings, and the lists of all servers as one.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -9,7 +9,9 @@ use switchboard_net::backend::PendingWork;
 use switchboard_net::call::Call;
 use switchboard_net::client::Client;
 use switchboard_net::connection::ClientConnection;
-use switchboard_net::roster::{Change, Changes, Hints, ListKind, ServerPhase};
+use switchboard_net::roster::{
+    Change, Changes, Deferred, Definition, Hints, ListKind, ServerPhase,
+};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::method::meta;
@@ -17,11 +19,11 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::{method, project};
 
-use super::session::Session;
-use super::{Front, id, lock};
+use super::session::ClientSession;
+use super::{Front, finish, id};
 use crate::catalog::{BadCursor, Catalog, ListPage, PAGE};
-use crate::merge;
 use crate::monitor::WHOLE;
+use crate::{lock, merge, write};
 
 /// Where a list says which servers are not in it, or are as they were at an earlier time.
 const DEFERRED: &str = "switchboard/deferred";
@@ -30,7 +32,9 @@ const DEFERRED: &str = "switchboard/deferred";
 pub(super) async fn watch(front: Weak<Front>, mut changes: Changes) {
     while let Some(change) = changes.next().await {
         let Some(front) = front.upgrade() else { return };
-        if !matches!(change, Change::State { .. }) && front.is_heard() {
+        if !matches!(change, Change::State { .. })
+            && (front.person.is_none() || front.is_occupied())
+        {
             front.refresh();
         }
     }
@@ -48,10 +52,13 @@ impl Front {
         let definitions = self.definitions().into_iter();
         let (members, running_servers) = (self.members(), self.fleet.running_servers());
         let definitions = definitions.filter(|it| members.contains(&it.server));
-        let definitions = definitions.filter(|it| self.shows(it)).collect();
+        let is_granted = |it: &Definition| {
+            it.kind != ListKind::Tools || self.grant.has_tool(&it.server, &it.name())
+        };
+        let definitions = definitions.filter(is_granted).collect();
         let plan = |name: &str| running_servers.get(name).map(|running| &*running.plan);
         let new = Arc::new(Catalog::new(definitions, plan));
-        let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = write(&self.catalog);
         let (_, old) = std::mem::replace(&mut *current, (edition, Arc::clone(&new)));
         drop(current);
         drop(making);
@@ -64,15 +71,11 @@ impl Front {
                 "two servers offer the same; the first is asked for it"
             );
         }
-        let mut told = Vec::new();
-        // Who searches sees the same two tools whatever there is to find.
+        // A client that searches sees the same two tools whatever there is to find.
         let is_hidden = self.is_searched(&old) && self.is_searched(&new);
-        let is_same = |kind| kind == ListKind::Tools && is_hidden || new.is_same(&old, kind);
-        for kind in ListKind::ALL.into_iter().filter(|kind| !is_same(*kind)) {
-            if !told.contains(&kind.capability()) {
-                told.push(kind.capability());
-                self.tell_changed(kind.capability());
-            }
+        let changed = new.changed_lists(&old).into_iter();
+        for list in changed.filter(|list| !is_hidden || *list != ListKind::Tools.capability()) {
+            self.tell_changed(list);
         }
     }
 
@@ -153,8 +156,8 @@ impl Front {
     /// The servers that are not ready, and what is shown of them. Why is not
     /// for clients to know: it may name files and addresses.
     fn missing(&self) -> Vec<Value> {
-        let (deferred, members) = (self.deferred(), self.members());
-        let missing = deferred.iter().filter(|late| members.contains(&late.name)).map(|late| {
+        let deferred = self.deferred();
+        let missing = deferred.iter().map(|late| {
             let state = match late.state.phase {
                 ServerPhase::Failed => "failed",
                 ServerPhase::Retrying => "retrying",
@@ -234,13 +237,11 @@ impl Front {
     ) -> PendingWork {
         if request.protocol_version().is_none() {
             let what = "params.protocolVersion must be a string".to_owned();
-            let why = Refusal::BadParams { what };
-            call.finish(why);
-            return PendingWork::none();
+            return finish(call, Refusal::BadParams { what });
         }
         // What changed before is no news to it.
         self.refresh();
-        let session = Session::new(client, request.clone(), self.at());
+        let session = ClientSession::new(client, request.clone(), self.context());
         let revision = session.revision;
         lock(&self.sessions).insert(client.number(), session);
         let (call, request) = (call.clone(), request.clone());
@@ -277,7 +278,8 @@ impl Front {
 
     /// Says something once every server is known or has had its moment.
     pub(super) fn once_settled(&self, say: impl FnOnce(&Self) + Send + 'static) -> PendingWork {
-        if !self.is_settling() {
+        let may_come = |late: &Deferred| !late.is_cached && late.state.is_pending();
+        if !self.deferred().iter().any(may_come) {
             say(self);
             return PendingWork::none();
         }
@@ -287,14 +289,6 @@ impl Front {
             front.refresh();
             say(&front);
         })
-    }
-
-    /// Whether a server of which nothing is known may be there in a moment.
-    fn is_settling(&self) -> bool {
-        let members = self.members();
-        let late = |name| members.contains::<Arc<str>>(name);
-        let deferred = self.deferred();
-        deferred.iter().any(|it| late(&it.name) && !it.is_cached && it.state.is_pending())
     }
 
     /// What any server has; one that is not there may have anything.

@@ -1,173 +1,18 @@
-//! The way of a request: removed, unclear, sought, a task, a list, or one server's.
+//! Tool search: clients are shown two tools, to find tools and to call them, in place of all.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use switchboard_net::backend::{Backend as _, PendingWork};
+use switchboard_net::backend::PendingWork;
 use switchboard_net::call::Call;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::roster::ListKind;
-use switchboard_proto::exchange::HeaderParams;
-use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Member, Message, Part};
-use switchboard_proto::method;
-use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
-use super::reply::{AnswerChange, Reply};
-use super::task::TaskReply;
-use super::{Front, id, list, reply};
+use super::{Front, id, list};
 use crate::catalog::Catalog;
-use crate::plan::ToolSearch;
-use crate::route::{self, Nowhere, Way};
-use crate::visibility;
-
-impl Front {
-    pub(super) fn take(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: &Message,
-        said: HeaderParams,
-    ) -> PendingWork {
-        let era = client.era();
-        let is_removed = match era {
-            Era::Modern => method::REMOVED.contains(&request.method()),
-            Era::Legacy => matches!(request.method(), method::DISCOVER | method::LISTEN),
-        };
-        if is_removed {
-            let why = Refusal::UnknownMethod { method: request.method().to_owned() };
-            client.turn_away(call.exchange(), request.id(), &why);
-            return PendingWork::none();
-        }
-        if let Some(why) = visibility::doubt(request) {
-            call.finish(why);
-            return PendingWork::none();
-        }
-        if request.method().starts_with("tasks/") {
-            return self.task(client, call, request, said);
-        }
-        let catalog = self.catalog();
-        match self.sought(request, &catalog) {
-            Sought::Plain => self.route(client, call, request, said, &catalog),
-            Sought::Find => self.find(client, call, request),
-            // The client saw no arguments to repeat as headers.
-            Sought::Call(request) => self.route(client, call, &request, None, &catalog),
-            Sought::Unclear => {
-                refuse(client, call, request);
-                PendingWork::none()
-            }
-        }
-    }
-
-    fn route(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: &Message,
-        said: HeaderParams,
-        catalog: &Catalog,
-    ) -> PendingWork {
-        if self.may_come(request, catalog) {
-            return self.route_later(client, call, request, said);
-        }
-        self.route_now(client, call, request, said, catalog)
-    }
-
-    pub(super) fn route_now(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: &Message,
-        said: HeaderParams,
-        catalog: &Catalog,
-    ) -> PendingWork {
-        if request.method() == method::CALL_TOOL
-            && let Err(why) = catalog.check_headers(request, &said)
-        {
-            client.turn_away(call.exchange(), request.id(), &why);
-            return PendingWork::none();
-        }
-        let way = match route::route(request, catalog, self) {
-            Way::To { server, request: theirs } if self.hides(client, &server, &theirs) => {
-                Way::Nowhere(Nowhere::unseen(request))
-            }
-            way => way,
-        };
-        match way {
-            Way::Here => self.answer(client, call, request),
-            Way::List(kind) => self.list(client, call, request, kind),
-            Way::To { server, request } => self.forward(client, call, &server, request, said),
-            Way::Nowhere(Nowhere::Method { method }) => {
-                client.turn_away(call.exchange(), request.id(), &Refusal::UnknownMethod { method });
-                PendingWork::none()
-            }
-            Way::Nowhere(nowhere) => {
-                let error = nowhere.error(client.era());
-                call.finish(Message::error(request.id(), &error));
-                PendingWork::none()
-            }
-        }
-    }
-
-    /// What concerns the client and us alone.
-    fn answer(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: &Message,
-    ) -> PendingWork {
-        match request.method() {
-            method::INITIALIZE => self.initialize(client, call, request),
-            method::DISCOVER => self.discover(call, request),
-            method::LISTEN => self.listen(client, call, request),
-            method::SET_LEVEL => self.set_level(client, call, request),
-            _ => {
-                call.finish(Message::result(id(request), b"{}"));
-                PendingWork::none()
-            }
-        }
-    }
-
-    /// To the one server that is meant.
-    pub(super) fn forward(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        server: &Arc<str>,
-        request: Message,
-        said: HeaderParams,
-    ) -> PendingWork {
-        let running = self.fleet.running(server).filter(|_| self.members().contains(server));
-        let Some(running) = running else {
-            call.finish(Failure::CLOSED);
-            return PendingWork::none();
-        };
-        let request = call.forward(server, request);
-        let rewrite =
-            AnswerChange::from(TaskReply::of(&request, client.era(), || self.task_servers(client)));
-        let refuse = |why: &Refusal| {
-            call.finish(why.clone());
-            PendingWork::none()
-        };
-        self.want(server);
-        if client.era() == Era::Legacy {
-            let Some(session) = self.session(client) else {
-                return refuse(&Refusal::NotInitialized);
-            };
-            return session.link(server, &running).open(&running, call, rewrite, request, said);
-        }
-        client.introduce(&list::identity());
-        match reply::opened(self.sealer.as_deref(), client, server, &request) {
-            Ok(request) => {
-                Reply::new(client, server, self.at(), rewrite).set_on(call);
-                running.bridge.open(client, call, request, said)
-            }
-            Err(why) => refuse(&why),
-        }
-    }
-}
 
 /// Finds tools.
 const FIND: &str = "find_tools";
@@ -186,7 +31,7 @@ const SHOWN: [&str; 6] =
     ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
 /// What a call is, to those who search.
-pub(super) enum Sought {
+pub(super) enum SearchCall {
     /// Nothing special.
     Plain,
     /// A search.
@@ -205,25 +50,22 @@ impl Front {
 
     /// What a call means. A client may have seen the two tools before there
     /// were so few that all are shown.
-    pub(super) fn sought(&self, request: &Message, catalog: &Catalog) -> Sought {
-        if self.fleet.search() == ToolSearch::Never || request.method() != method::CALL_TOOL {
-            return Sought::Plain;
-        }
+    pub(super) fn search_call(&self, request: &Message, catalog: &Catalog) -> SearchCall {
         let name = request.name().unwrap_or_default();
         if !self.is_searched(catalog) && catalog.tool(&name).is_some() {
-            return Sought::Plain;
+            return SearchCall::Plain;
         }
         match &*name {
-            FIND => Sought::Find,
-            CALL => unwrapped(request).map_or(Sought::Unclear, Sought::Call),
-            _ => Sought::Plain,
+            FIND => SearchCall::Find,
+            CALL => unwrapped(request).map_or(SearchCall::Unclear, SearchCall::Call),
+            _ => SearchCall::Plain,
         }
     }
 
     /// The two tools, as they are listed.
     pub(super) fn searching(&self) -> Vec<Bytes> {
         let mut servers = String::new();
-        for running in self.running_servers() {
+        for running in self.members().iter().filter_map(|name| self.fleet.running(name)) {
             let about = running.plan.description.as_deref().unwrap_or_default().trim();
             let about = if about.is_empty() { String::new() } else { format!(" ({about})") };
             let server = format!(
@@ -270,7 +112,7 @@ impl Front {
     }
 
     /// `find_tools`, once every server is known or has had its moment.
-    pub(super) fn find(
+    pub(super) fn find_tools(
         &self,
         client: &Arc<ClientConnection>,
         call: &Call,
@@ -291,8 +133,9 @@ impl Front {
 }
 
 /// Answers a call that does not say of what.
-pub(super) fn refuse(client: &ClientConnection, call: &Call, request: &Message) {
+pub(super) fn refuse(client: &ClientConnection, call: &Call, request: &Message) -> PendingWork {
     finish(client, call, request, failed("arguments.name must be a string"));
+    PendingWork::none()
 }
 
 fn finish(client: &ClientConnection, call: &Call, request: &Message, mut result: Value) {
@@ -329,7 +172,7 @@ fn failed(why: &str) -> Value {
 }
 
 #[cfg(test)]
-mod seek_tests {
+mod tests {
     use switchboard_proto::jsonrpc::parse_one;
 
     use super::*;

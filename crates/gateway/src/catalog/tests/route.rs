@@ -4,14 +4,13 @@ use bytes::Bytes;
 use switchboard_net::roster::Definition;
 use switchboard_proto::jsonrpc::parse_one;
 
-use super::*;
-use crate::name;
+use super::super::*;
 
 struct Two;
 
 impl Servers for Two {
     fn unlisted(&self, _: ListKind, offered: &str) -> Option<Owned> {
-        let (server, name) = name::parts(offered).filter(|(server, _)| *server == "late")?;
+        let (server, name) = split_name(offered).filter(|(server, _)| *server == "late")?;
         Some(Owned { server: server.into(), name: name.to_owned() })
     }
 
@@ -55,13 +54,13 @@ fn check(servers: &impl Servers, lines: &str) {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
         let request = parse_one(text.into()).unwrap();
         let way = match route(&request, &catalog(), servers) {
-            Way::Here => "here".to_owned(),
-            Way::List(kind) => kind.member().key().to_owned(),
-            Way::To { server, request } => {
+            Ok(Destination::Gateway) => "here".to_owned(),
+            Ok(Destination::List(kind)) => kind.member().key().to_owned(),
+            Ok(Destination::Server(server, request)) => {
                 let params = String::from_utf8_lossy(request.payload().unwrap()).into_owned();
                 format!("{server} {params}")
             }
-            Way::Nowhere(nowhere) => nowhere.to_string(),
+            Err(nowhere) => nowhere.to_string(),
         };
         assert_eq!(way, expected, "{line}");
     }
@@ -70,7 +69,7 @@ fn check(servers: &impl Servers, lines: &str) {
 /// wire: GW-73, GW-83
 #[test]
 fn a_call_goes_to_its_owner_in_the_owners_words() {
-    let tool = name::offered("a", "t.1");
+    let tool = offered_name("a", "t.1");
     let lines = r#"
         tools/call {"name":"TOOL","arguments":{"name":"x"}, "_meta":{"k":1.0e0}} => a {"name":"t.1","arguments":{"name":"x"}, "_meta":{"k":1.0e0}}
         tools/call {"name":"t.1"} => Unknown tool: t.1
