@@ -336,6 +336,7 @@ impl<T: Ticket> ToLegacy<T> {
                 Some(_) => self.reconnect.handle_success(),
                 None => self.return_later(now),
             },
+            (InternalCall::Meet, outcome) => self.handle_met_for_level(&outcome, now),
             (InternalCall::Level, _) => self.handle_leveled(now),
             (InternalCall::Tools, outcome) => self.handle_tools(outcome.result(), now),
             (InternalCall::TaskEnd(number), outcome) => self.handle_task_end(number, outcome, now),
@@ -430,6 +431,8 @@ enum InternalCall<T> {
     TaskEnd(u64),
     /// To be there again for who listens.
     Return,
+    /// To know whether it logs, which its greeting says.
+    Meet,
     Level,
     /// To tell it something; nobody waits for the answer.
     Aside,
@@ -445,7 +448,7 @@ impl<T: Ticket> Ticket for InternalCall<T> {
             Self::Listen(number)
             | Self::Watch { listen: number, .. }
             | Self::Unwatch { listen: number } => owner(*number),
-            Self::Tools | Self::TaskEnd(_) | Self::Return | Self::Level | Self::Aside => u64::MAX,
+            _ => u64::MAX,
         }
     }
 

@@ -75,20 +75,38 @@ impl<T: Ticket> ToLegacy<T> {
 // Log records: the session at the server has one level, each request of a client its own (GW-54).
 
 impl<T: Ticket> ToLegacy<T> {
-    /// Has the server log as much as any open call wants (GW-54).
+    /// Has the server log as much as any open call wants, if it logs at all (GW-54).
+    /// Whether it does is known from its greeting.
     pub(super) fn set_level(&mut self, wanted: Option<usize>, now: Instant) {
         let open = self.calls.values().filter_map(|call| call.level);
         let Some(wanted) = wanted.into_iter().chain(open).min() else { return };
-        let welcome = self.inner.welcome();
-        let silent = welcome.is_some_and(|welcome| welcome.capability(&["logging"]).is_none());
-        if silent || self.level == Some(wanted) {
-            return;
+        match self.inner.welcome().map(|welcome| welcome.capability(&["logging"]).is_some()) {
+            _ if self.level == Some(wanted) => return,
+            Some(false) => return,
+            Some(true) => {
+                self.level = Some(wanted);
+                let params = json!({"level": method::LEVELS[wanted]}).to_string();
+                let params = Some(params.as_bytes());
+                let request = Message::request(&0.into(), method::SET_LEVEL, params);
+                self.inner.open(InternalCall::Level, &request, now);
+            }
+            None => self.inner.meet(InternalCall::Meet, now),
         }
-        self.level = Some(wanted);
-        let params = json!({"level": method::LEVELS[wanted]}).to_string();
-        let request = Message::request(&0.into(), method::SET_LEVEL, Some(params.as_bytes()));
         self.leveling += 1;
-        self.inner.open(InternalCall::Level, &request, now);
+    }
+
+    /// The server has been greeted, so that it can be told what to log; or it has not, and
+    /// the calls that waited for that fail.
+    pub(super) fn handle_met_for_level(&mut self, outcome: &Outcome, now: Instant) {
+        if outcome.result().is_some() {
+            self.set_level(None, now);
+        } else {
+            for number in std::mem::take(&mut self.held) {
+                let why = outcome.clone().and_then(|it| self.newer_answer(it, method::INITIALIZE));
+                self.finish(number, why, now);
+            }
+        }
+        self.handle_leveled(now);
     }
 
     /// The server has heard what to log: the calls that want it may begin.
