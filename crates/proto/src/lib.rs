@@ -44,10 +44,9 @@
 //! - Facts: [`revision`], [`method`], [`refusal`], [`failure`], [`limits`].
 //! - What one revision knows and another does not: [`project`]; which trace a call is part of: [`trace`].
 //! - The conversation: [`exchange`], and a half for each side, [`server`] and [`client`].
-//! - Parts of the halves: [`calls`], [`replay`], [`backoff`].
+//! - Parts of the halves: [`replay`], [`backoff`].
 
 pub mod backoff;
-pub mod calls;
 pub mod client;
 pub mod exchange;
 pub mod failure;

@@ -2,7 +2,7 @@
 //! question is about, and the tasks that they have begun.
 //!
 //! Every call gets an id of ours, so that no two clients and none of our own
-//! errands collide. Tokens are rewritten only where clients share the server (STD-9).
+//! calls collide. A call that takes too long is given up. Tokens are rewritten only where clients share the server (STD-9).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -11,30 +11,45 @@ use bytes::Bytes;
 
 use super::across::TaskTerm;
 use super::{CallId, Sharing};
-use crate::calls::{CallEvent, Calls, Patience};
 use crate::failure::Failure;
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::{Limits, MAX_ID};
 use crate::method;
 
 /// All calls in flight. `O` says whose a call is.
+///
+/// ```text
+///              begin
+///                │
+///                ▼        answer, cancel, or deadline
+///   progress ┌─ open ──────────────────────────────▶ gone
+///   (extends)└──▶│ ▲
+///                │ └─ release: the server has what it waited for
+///                └ hold: the server waits for a client, only the time in all runs
+/// ```
 #[derive(Debug)]
 pub(super) struct Ledger<O> {
     sharing: Sharing,
-    calls: Calls<Call<O>>,
+    next_id: u64,
+    open: BTreeMap<u64, OutstandingCall<O>>,
+    /// Each open call once, the most urgent first.
+    deadlines: BTreeSet<(Instant, u64)>,
     /// Open calls on which the server may want input.
     asking: BTreeSet<u64>,
     /// By value, for a server may spell a token its own way.
-    tokens: HashMap<Id, Token>,
+    tokens: HashMap<Id, ProgressToken>,
     next_token: u64,
-    /// For the greeting.
-    greeting: Patience,
+    /// How long a call may take: between signs of life, and in all.
+    quiet: Duration,
+    total: Duration,
+    /// The first for the greeting.
+    greeting: Duration,
     pub(super) running: Running,
 }
 
 /// One call in flight.
 #[derive(Debug)]
-pub(super) struct Call<O> {
+pub(super) struct OutstandingCall<O> {
     pub(super) owner: O,
     /// In its client's words.
     pub(super) request: Message,
@@ -44,9 +59,15 @@ pub(super) struct Call<O> {
     pub(super) repeated: bool,
     begun: Instant,
     token: Option<Id>,
+    quiet: Duration,
+    deadline: Instant,
+    /// When its time in all is over.
+    latest: Instant,
+    /// What of a client the server waits for.
+    holds: usize,
 }
 
-impl<O> Call<O> {
+impl<O> OutstandingCall<O> {
     /// What its owner is told when it has taken too long.
     pub(super) fn timed_out(&self, now: Instant) -> Failure {
         Failure::Timeout { waited: now.saturating_duration_since(self.begun) }
@@ -55,49 +76,67 @@ impl<O> Call<O> {
 
 /// What the client calls its progress, and the call that it is about.
 #[derive(Debug)]
-struct Token {
+struct ProgressToken {
     original: Bytes,
     call: u64,
 }
 
+/// Longer than anybody waits.
+const FOR_EVER: Duration = Duration::from_hours(24 * 365 * 10);
+
+/// A time without end must not overflow the clock.
+fn after(now: Instant, wait: Duration) -> Instant {
+    now.checked_add(wait).unwrap_or(now + FOR_EVER)
+}
+
 impl<O> Ledger<O> {
     pub(super) fn new(sharing: Sharing, limits: &Limits) -> Self {
-        let patience = Patience { quiet: limits.quiet, total: limits.total };
         Self {
             sharing,
-            calls: Calls::new(patience),
+            next_id: 1,
+            open: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
             asking: BTreeSet::new(),
             tokens: HashMap::new(),
             next_token: 1,
-            greeting: Patience { quiet: limits.greeting.unwrap_or(limits.quiet), ..patience },
+            quiet: limits.quiet,
+            total: limits.total,
+            greeting: limits.greeting.unwrap_or(limits.quiet),
             running: Running::new(limits),
         }
     }
 
     /// Starts a call; says under which id, and what to send.
     pub(super) fn begin(&mut self, owner: O, request: &Message, now: Instant) -> (CallId, Message) {
-        let may_ask = method::may_ask(request.method());
+        let id = self.next_id;
+        self.next_id += 1;
         let (sent, token) = self.take_token(request);
-        let message = sent.clone();
-        let call = Call {
+        let message = sent.with_id(&Id::from(id));
+        let greets = request.method() == method::INITIALIZE;
+        let quiet = if greets { self.greeting } else { self.quiet };
+        let latest = after(now, self.total);
+        let deadline = latest.min(after(now, quiet));
+        let call = OutstandingCall {
             owner,
             request: request.clone(),
             sent,
             repeated: false,
             begun: now,
             token: token.as_ref().map(|(wire, _)| wire.clone()),
+            quiet,
+            deadline,
+            latest,
+            holds: 0,
         };
-        let id = match request.method() {
-            method::INITIALIZE => self.calls.begin_with(call, self.greeting, now),
-            _ => self.calls.begin(call, now),
-        };
+        self.open.insert(id, call);
+        self.deadlines.insert((deadline, id));
         if let Some((wire, original)) = token {
-            self.tokens.insert(wire, Token { original, call: id });
+            self.tokens.insert(wire, ProgressToken { original, call: id });
         }
-        if may_ask {
+        if method::may_ask(request.method()) {
             self.asking.insert(id);
         }
-        (CallId(id), message.with_id(&Id::from(id)))
+        (CallId(id), message)
     }
 
     /// The request as it goes out, and its progress token: on the wire, and the client's own.
@@ -116,14 +155,20 @@ impl<O> Ledger<O> {
     }
 
     /// An answer arrived: whose it is. None if nobody waits for it.
-    pub(super) fn answer(&mut self, answer: &Message) -> Option<(CallId, Call<O>)> {
-        self.end(CallId(call_number(answer.id()?)?))
+    pub(super) fn answer(&mut self, answer: &Message) -> Option<(CallId, OutstandingCall<O>)> {
+        let id = CallId(call_number(answer.id()?)?);
+        Some((id, self.end(id)?))
     }
 
-    /// A call is over. None if nobody waits for it.
-    pub(super) fn end(&mut self, id: CallId) -> Option<(CallId, Call<O>)> {
-        self.calls.handle_answer(id.0).ok()?;
-        self.next_closed()
+    /// A call is over: answered, or nobody wants the answer any more. None if it is not open.
+    pub(super) fn end(&mut self, id: CallId) -> Option<OutstandingCall<O>> {
+        let call = self.open.remove(&id.0)?;
+        self.deadlines.remove(&(call.deadline, id.0));
+        self.asking.remove(&id.0);
+        if let Some(token) = &call.token {
+            self.tokens.remove(token);
+        }
+        Some(call)
     }
 
     /// Progress arrived: the call it is about, and the notification in its client's words.
@@ -133,84 +178,82 @@ impl<O> Ledger<O> {
         now: Instant,
     ) -> Option<(CallId, Message)> {
         let token = self.tokens.get(&message.progress_token()?)?;
-        self.calls.handle_progress(token.call, now);
+        let id = CallId(token.call);
         let message = match self.sharing {
             Sharing::Alone => message.clone(),
             Sharing::Shared => message.with(Member::ProgressToken, token.original.clone()),
         };
-        Some((CallId(token.call), message))
+        self.change(id, now, |_| {});
+        Some((id, message))
     }
 
-    /// A call goes on for as long as it takes.
+    /// The server took a call on for an unknown time: it goes on for as long as it takes.
     pub(super) fn keep(&mut self, id: CallId, now: Instant) {
-        self.calls.keep(id.0, now);
+        self.change(id, now, |call| (call.quiet, call.latest) = (FOR_EVER, now + FOR_EVER));
     }
 
-    /// The server waits for the client of a call.
+    /// The server waits for the client of a call: until as many times
+    /// [`release`](Self::release), only the time in all runs.
     pub(super) fn hold(&mut self, id: CallId, now: Instant) {
-        self.calls.hold(id.0, now);
+        self.change(id, now, |call| call.holds += 1);
     }
 
     /// It has what it waited for.
     pub(super) fn release(&mut self, id: CallId, now: Instant) {
-        self.calls.release(id.0, now);
+        self.change(id, now, |call| call.holds = call.holds.saturating_sub(1));
+    }
+
+    /// There is a sign of life.
+    fn change(
+        &mut self,
+        CallId(id): CallId,
+        now: Instant,
+        change: impl FnOnce(&mut OutstandingCall<O>),
+    ) {
+        let Some(call) = self.open.get_mut(&id) else { return };
+        self.deadlines.remove(&(call.deadline, id));
+        change(call);
+        let is_held = call.holds > 0;
+        call.deadline = if is_held { call.latest } else { call.latest.min(after(now, call.quiet)) };
+        self.deadlines.insert((call.deadline, id));
     }
 
     /// Open calls of this method, and what was asked.
     pub(super) fn of_method(&self, method: &str) -> impl Iterator<Item = (CallId, &Message)> {
-        let open = self.calls.iter().map(|(id, call)| (CallId(id), &call.request));
+        let open = self.open.iter().map(|(&id, call)| (CallId(id), &call.request));
         open.filter(move |(_, request)| request.method() == method)
     }
 
-    /// Nobody wants the answer any more.
-    pub(super) fn cancel(&mut self, id: CallId, now: Instant) -> Option<Call<O>> {
-        self.calls.cancel(id.0, now);
-        self.next_closed().map(|(_, call)| call)
-    }
-
     /// The next call that has taken too long.
-    pub(super) fn expired(&mut self, now: Instant) -> Option<(CallId, Call<O>)> {
-        self.calls.handle_timeout(now);
-        self.next_closed()
+    pub(super) fn expired(&mut self, now: Instant) -> Option<(CallId, OutstandingCall<O>)> {
+        let &(_, id) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now)?;
+        Some((CallId(id), self.end(CallId(id))?))
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.calls.poll_timeout()
+        self.deadlines.first().map(|&(deadline, _)| deadline)
     }
 
-    fn next_closed(&mut self) -> Option<(CallId, Call<O>)> {
-        let (CallEvent::Answered { id, ticket } | CallEvent::GaveUp { id, ticket, .. }) =
-            self.calls.poll()?;
-        self.clear(id, &ticket);
-        Some((CallId(id), ticket))
-    }
-
-    /// The link is gone: every call that was open.
-    pub(super) fn drain(&mut self) -> Vec<Call<O>> {
+    /// The link is gone: every call that was open, oldest first.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = OutstandingCall<O>> + use<O> {
+        self.deadlines.clear();
         self.asking.clear();
         self.tokens.clear();
         self.running.lose();
-        self.calls.drain().into_iter().map(|(_, call)| call).collect()
+        std::mem::take(&mut self.open).into_values()
     }
 
-    fn clear(&mut self, id: u64, call: &Call<O>) {
-        self.asking.remove(&id);
-        if let Some(token) = &call.token {
-            self.tokens.remove(token);
-        }
+    pub(super) fn get(&self, id: CallId) -> Option<&OutstandingCall<O>> {
+        self.open.get(&id.0)
     }
 
-    pub(super) fn get(&self, id: CallId) -> Option<&Call<O>> {
-        self.calls.get(id.0)
-    }
-
-    pub(super) fn get_mut(&mut self, id: CallId) -> Option<&mut Call<O>> {
-        self.calls.get_mut(id.0)
+    pub(super) fn get_mut(&mut self, id: CallId) -> Option<&mut OutstandingCall<O>> {
+        self.open.get_mut(&id.0)
     }
 
     /// Notes that a call was sent again; false if it had been before.
     pub(super) fn repeat(&mut self, id: CallId) -> bool {
-        match self.calls.get_mut(id.0) {
+        match self.open.get_mut(&id.0) {
             Some(call) => !std::mem::replace(&mut call.repeated, true),
             None => false,
         }
@@ -230,43 +273,34 @@ impl<O> Ledger<O> {
         }
     }
 
-    /// The only call that is open, if there is just one.
-    pub(super) fn sole(&self) -> Option<CallId> {
-        let mut open = self.calls.iter();
-        match (open.next(), open.next()) {
-            (Some((id, _)), None) => Some(CallId(id)),
-            _ => None,
-        }
-    }
-
     /// The open calls that asked for log records, oldest first (LOG-1).
     pub(super) fn wanting_logs(&self) -> Vec<CallId> {
-        let open = self.calls.iter().filter(|(_, call)| call.sent.has(Member::MetaLogLevel));
-        open.map(|(id, _)| CallId(id)).collect()
+        let open = self.open.iter().filter(|(_, call)| call.sent.has(Member::MetaLogLevel));
+        open.map(|(&id, _)| CallId(id)).collect()
     }
 
     /// The open calls that `is_theirs` says yes to.
     pub(super) fn ids(&self, is_theirs: impl Fn(&O) -> bool) -> Vec<CallId> {
-        let theirs = self.calls.iter().filter(|(_, call)| is_theirs(&call.owner));
-        theirs.map(|(id, _)| CallId(id)).collect()
+        let theirs = self.open.iter().filter(|(_, call)| is_theirs(&call.owner));
+        theirs.map(|(&id, _)| CallId(id)).collect()
     }
 
     /// Whose the open calls are.
     pub(super) fn owners(&self) -> impl Iterator<Item = &O> {
-        self.calls.iter().map(|(_, call)| &call.owner)
+        self.open.values().map(|call| &call.owner)
     }
 
     /// The only open call, if there is just one.
     pub(super) fn only(&self) -> Option<CallId> {
-        let mut open = self.calls.iter();
+        let mut open = self.open.iter();
         match (open.next(), open.next()) {
-            (Some((id, _)), None) => Some(CallId(id)),
+            (Some((&id, _)), None) => Some(CallId(id)),
             _ => None,
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.calls.len()
+        self.open.len()
     }
 }
 
@@ -379,99 +413,4 @@ impl Running {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_oldest_that_is_not_asked_then_the_one_that_was_asked_last() {
-        let guess =
-            |open: &[u8], asked: &[u8]| likely_call(open.iter().copied(), asked.iter().copied());
-        assert_eq!(guess(&[], &[1]), None);
-        assert_eq!(guess(&[2, 1], &[]), Some(1));
-        assert_eq!(guess(&[1, 2, 3], &[1, 3]), Some(2));
-        assert_eq!(guess(&[1, 2], &[2, 1]), Some(1));
-        assert_eq!(guess(&[1, 2], &[1, 2]), Some(2));
-        assert_eq!(guess(&[1, 2], &[1, 2, 9]), Some(1), "the last is not open any more");
-        assert_eq!(guess(&[1, 2], &[1, 2, 2, 2, 2, 2, 2, 2, 2]), Some(1), "so many of one call");
-    }
-}
-
-#[cfg(test)]
-mod running_tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::shorthand::message;
-
-    fn running() -> Running {
-        let total = Duration::from_secs(100);
-        Running::new(&Limits { tasks: 2, total, ..Limits::default() })
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "any start will do, only differences count")]
-    fn start() -> Instant {
-        Instant::now()
-    }
-
-    fn see(running: &mut Running, request: &str, answer: &str, now: Instant) {
-        running.see(&message(request), &message(answer), now);
-    }
-
-    /// wire: TASK-2, TASK-4
-    #[test]
-    fn a_task_of_the_extension_goes_on_until_its_end_is_told() {
-        let (mut running, now) = (running(), start());
-        see(&mut running, "1 tools/call {}", r#"1 = {"resultType":"complete","taskId":"no"}"#, now);
-        assert!(!running.holds(now));
-        see(&mut running, "1 tools/call {}", r#"1 = {"resultType":"task","taskId":"a"}"#, now);
-        let get = r#"2 tasks/get {"taskId":"a"}"#;
-        see(&mut running, get, r#"2 = {"taskId":"a","status":"working"}"#, now);
-        assert!(running.holds(now));
-        see(&mut running, get, r#"2 = {"taskId":"a","status":"completed","result":{}}"#, now);
-        assert!(!running.holds(now));
-    }
-
-    #[test]
-    fn a_task_of_the_core_goes_on_until_its_result_is_fetched() {
-        let (mut running, now) = (running(), start());
-        let begun = r#"1 = {"task":{"taskId":"a","status":"working","ttl":5000}}"#;
-        see(&mut running, "1 tools/call {}", begun, now);
-        let cancel = r#"2 tasks/cancel {"taskId":"a"}"#;
-        see(&mut running, cancel, "2 ! -32602 it is over", now);
-        let get = r#"3 tasks/get {"taskId":"a"}"#;
-        see(&mut running, get, r#"3 = {"taskId":"a","status":"completed","ttl":9000}"#, now);
-        assert!(running.holds(now + Duration::from_secs(8)));
-        assert!(!running.holds(now + Duration::from_secs(9)), "its server has forgotten it");
-        see(&mut running, r#"4 tasks/result {"taskId":"a"}"#, r#"4 = {"content":[]}"#, now);
-        assert!(!running.holds(now));
-    }
-
-    #[test]
-    fn a_task_that_is_cancelled_or_unknown_is_over() {
-        let (mut running, now) = (running(), start());
-        for end in [
-            (r#"2 tasks/cancel {"taskId":"a"}"#, "2 = {}"),
-            (r#"2 tasks/get {"taskId":"a"}"#, r#"2 = {"status":"cancelled"}"#),
-            (r#"2 tasks/get {"taskId":"a"}"#, "2 ! -32602 no such task"),
-        ] {
-            see(&mut running, "1 tools/call {}", r#"1 = {"resultType":"task","taskId":"a"}"#, now);
-            assert!(running.holds(now));
-            see(&mut running, end.0, end.1, now);
-            assert!(!running.holds(now), "{end:?}");
-        }
-    }
-
-    #[test]
-    fn no_more_are_remembered_than_there_is_room_for_and_none_for_ever() {
-        let (mut running, now) = (running(), start());
-        for id in 0..3 {
-            let begun = format!(r#"1 = {{"task":{{"taskId":"{id}"}}}}"#);
-            see(&mut running, "1 tools/call {}", &begun, now);
-        }
-        assert_eq!(running.tasks.len(), 2);
-        let later = now + Duration::from_secs(100);
-        assert!(!running.holds(later));
-        see(&mut running, "1 tools/call {}", r#"1 = {"task":{"taskId":"b"}}"#, later);
-        assert!(running.holds(later));
-    }
-}
+mod tests;

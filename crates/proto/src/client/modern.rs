@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::ledger::{Call, Ledger, call_number, cancel_notice};
+use super::ledger::{Ledger, OutstandingCall, call_number, cancel_notice};
 use super::tool_headers::{HeaderRetry, ToolHeaders};
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Carrier, HeaderParams, Lane, ServerEvent, To};
@@ -38,7 +38,7 @@ pub struct ModernClientHalf<T> {
     most_calls: usize,
     /// Calls that were sent again: as their owners know them, and as they are now.
     renamed: BTreeMap<CallId, CallId>,
-    ledger: Ledger<Owner<T>>,
+    ledger: Ledger<ModernCallOwner<T>>,
     tools: ToolHeaders,
     out: VecDeque<Transmit>,
     down: VecDeque<ServerEvent<T>>,
@@ -46,7 +46,7 @@ pub struct ModernClientHalf<T> {
 
 /// Whose a call is.
 #[derive(Debug)]
-enum Owner<T> {
+enum ModernCallOwner<T> {
     Client(T),
     /// Our own `tools/list`, to learn the headers that this call needs.
     HeaderRetry {
@@ -82,7 +82,7 @@ impl<T: Ticket> ModernClientHalf<T> {
             return self.fail(ticket, &Refusal::TooManyCalls);
         }
         match self.tools.headers(request, said.as_deref()) {
-            Ok(params) => self.begin(Owner::Client(ticket), request, params, now),
+            Ok(params) => self.begin(ModernCallOwner::Client(ticket), request, params, now),
             Err(mismatch) => {
                 self.fail(ticket, &Refusal::HeaderMismatch { what: mismatch.to_string() })
             }
@@ -100,7 +100,7 @@ impl<T: Ticket> ModernClientHalf<T> {
 
     fn begin(
         &mut self,
-        owner: Owner<T>,
+        owner: ModernCallOwner<T>,
         request: &Message,
         params: Vec<(HeaderName, HeaderValue)>,
         now: Instant,
@@ -124,10 +124,10 @@ impl<T: Ticket> ModernClientHalf<T> {
     }
 
     /// A client gave up on a call; its own words, if it gave any.
-    pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
+    pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, _now: Instant) {
         let id = self.renamed.get(&id).copied().unwrap_or(id);
         self.first_name(id);
-        if self.ledger.cancel(id, now).is_some() {
+        if self.ledger.end(id).is_some() {
             self.cancel_on_wire(id, words);
         }
     }
@@ -141,8 +141,9 @@ impl<T: Ticket> ModernClientHalf<T> {
 
     /// A client is gone for good: its calls are cancelled.
     pub fn forget_owner(&mut self, owner: u64, now: Instant) {
-        let is_theirs = |o: &Owner<T>| {
-            let (Owner::Client(ticket) | Owner::HeaderRetry { to: ticket, .. }) = o;
+        let is_theirs = |o: &ModernCallOwner<T>| {
+            let (ModernCallOwner::Client(ticket) | ModernCallOwner::HeaderRetry { to: ticket, .. }) =
+                o;
             ticket.owner() == owner
         };
         for id in self.ledger.ids(is_theirs) {
@@ -176,7 +177,7 @@ impl<T: Ticket> ModernClientHalf<T> {
     fn handle_answer(
         &mut self,
         first: CallId,
-        call: Call<Owner<T>>,
+        call: OutstandingCall<ModernCallOwner<T>>,
         answer: &Message,
         now: Instant,
     ) {
@@ -190,21 +191,25 @@ impl<T: Ticket> ModernClientHalf<T> {
             }
         }
         let again = match call.owner {
-            Owner::Client(to) if is_header_fault(&answer) && !call.repeated => {
+            ModernCallOwner::Client(to) if is_header_fault(&answer) && !call.repeated => {
                 self.list_tools_for(to, call.request, answer, now)
             }
-            Owner::Client(to) => {
+            ModernCallOwner::Client(to) => {
                 self.finish(to, answer);
                 None
             }
-            Owner::HeaderRetry { to, retry } if is_error => {
+            ModernCallOwner::HeaderRetry { to, retry } if is_error => {
                 self.finish(to, retry.answer);
                 None
             }
-            Owner::HeaderRetry { to, mut retry } => Some(match retry.next_page(&answer) {
-                Some(list) => self.begin(Owner::HeaderRetry { to, retry }, &list, vec![], now),
-                None => self.repeat(to, &retry.request, now),
-            }),
+            ModernCallOwner::HeaderRetry { to, mut retry } => {
+                Some(match retry.next_page(&answer) {
+                    Some(list) => {
+                        self.begin(ModernCallOwner::HeaderRetry { to, retry }, &list, vec![], now)
+                    }
+                    None => self.repeat(to, &retry.request, now),
+                })
+            }
         };
         self.renamed.extend(again.map(|again| (first, again)));
     }
@@ -223,13 +228,13 @@ impl<T: Ticket> ModernClientHalf<T> {
         }
         let retry = Box::new(HeaderRetry::new(request, answer));
         let list = retry.first_page();
-        Some(self.begin(Owner::HeaderRetry { to, retry }, &list, vec![], now))
+        Some(self.begin(ModernCallOwner::HeaderRetry { to, retry }, &list, vec![], now))
     }
 
     /// The tools are listed: send the call once more, with the headers that the list names.
     fn repeat(&mut self, to: T, refused: &Message, now: Instant) -> CallId {
         let params = self.tools.headers(refused, None).unwrap_or_default();
-        let id = self.begin(Owner::Client(to), refused, params, now);
+        let id = self.begin(ModernCallOwner::Client(to), refused, params, now);
         self.ledger.repeat(id);
         id
     }
@@ -255,7 +260,7 @@ impl<T: Ticket> ModernClientHalf<T> {
         };
         let Some(call) = self.ledger.get(id) else { return };
         let listens = call.request.method() == method::LISTEN;
-        if let Owner::Client(ticket) = &call.owner {
+        if let ModernCallOwner::Client(ticket) = &call.owner {
             let to = To::Call(ticket.clone());
             self.down.push_back(ServerEvent::Note { to, message });
         }
@@ -272,7 +277,7 @@ impl<T: Ticket> ModernClientHalf<T> {
             _ if method::is_for_all(method) || method == method::ACKNOWLEDGED => None,
             _ if !wanting.is_empty() => wanting.first().copied().filter(|_| wanting.len() == 1),
             Sharing::Alone => self.ledger.sole_asking(),
-            Sharing::Shared => self.ledger.sole(),
+            Sharing::Shared => self.ledger.only(),
         }
     }
 
@@ -290,16 +295,18 @@ impl<T: Ticket> ModernClientHalf<T> {
         let result = listen_over(&id.to_string());
         let answer = Message::result(&Id::from(id), &result);
         if let Some((_, call)) = self.ledger.answer(&answer) {
-            let (Owner::Client(to) | Owner::HeaderRetry { to, .. }) = call.owner;
+            let (ModernCallOwner::Client(to) | ModernCallOwner::HeaderRetry { to, .. }) =
+                call.owner;
             self.finish(to, answer);
         }
     }
 
     /// A call's lane ended without its answer.
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure) {
-        if let Some((id, call)) = self.ledger.end(CallId(lane.0)) {
-            self.first_name(id);
-            let (Owner::Client(to) | Owner::HeaderRetry { to, .. }) = call.owner;
+        if let Some(call) = self.ledger.end(CallId(lane.0)) {
+            self.first_name(CallId(lane.0));
+            let (ModernCallOwner::Client(to) | ModernCallOwner::HeaderRetry { to, .. }) =
+                call.owner;
             self.finish(to, why.clone());
         }
     }
@@ -309,7 +316,8 @@ impl<T: Ticket> ModernClientHalf<T> {
         self.out.clear();
         self.renamed.clear();
         for call in self.ledger.drain() {
-            let (Owner::Client(to) | Owner::HeaderRetry { to, .. }) = call.owner;
+            let (ModernCallOwner::Client(to) | ModernCallOwner::HeaderRetry { to, .. }) =
+                call.owner;
             self.finish(to, why.clone());
         }
     }
@@ -325,7 +333,8 @@ impl<T: Ticket> ModernClientHalf<T> {
             self.first_name(id);
             self.cancel_on_wire(id, None);
             let why = call.timed_out(now);
-            let (Owner::Client(to) | Owner::HeaderRetry { to, .. }) = call.owner;
+            let (ModernCallOwner::Client(to) | ModernCallOwner::HeaderRetry { to, .. }) =
+                call.owner;
             self.finish(to, why);
         }
     }
@@ -347,8 +356,9 @@ impl<T: Ticket> ModernClientHalf<T> {
 
     /// The call that was opened with `ticket`, if it is open.
     pub fn find(&self, ticket: &T) -> Option<CallId> {
-        let is_it = |owner: &Owner<T>| {
-            let (Owner::Client(theirs) | Owner::HeaderRetry { to: theirs, .. }) = owner;
+        let is_it = |owner: &ModernCallOwner<T>| {
+            let (ModernCallOwner::Client(theirs) | ModernCallOwner::HeaderRetry { to: theirs, .. }) =
+                owner;
             theirs == ticket
         };
         self.ledger.ids(is_it).first().copied()
@@ -367,7 +377,7 @@ impl<T: Ticket> ModernClientHalf<T> {
     /// Who has calls open.
     pub fn tickets(&self) -> impl Iterator<Item = &T> {
         self.ledger.owners().map(|owner| {
-            let (Owner::Client(ticket) | Owner::HeaderRetry { to: ticket, .. }) = owner;
+            let (ModernCallOwner::Client(ticket) | ModernCallOwner::HeaderRetry { to: ticket, .. }) = owner;
             ticket
         })
     }

@@ -1,19 +1,115 @@
-//! Calls that were cancelled, for a short while.
-//!
-//! - A server may answer a cancelled call all the same. Within an era the client
-//!   gets what the server says, and its stream ends when the server's does.
-//! - On a pipe a question does not say which call it is about. One that comes now
-//!   may be about a call that its client has just dropped, and is then for nobody
-//!   else: least of all for another person.
+//! What a legacy server may still do for a call that is over: watch a resource that the
+//! call subscribed to, and answer or ask about a call that was cancelled.
 
 use std::time::{Duration, Instant};
 
-use super::{Call, LegacyClientHalf, Owner, client};
+use serde_json::json;
+
+use super::{GreetingPhase, LegacyClientHalf, OutstandingCall};
 use crate::client::ledger::cancel_notice;
 use crate::client::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Lane, ServerEvent};
 use crate::jsonrpc::{Id, Message};
 use crate::method;
+use crate::refusal::Refusal;
+use crate::watch::Watcher;
+
+// Subscriptions of clients at the server:
+//
+// subscribe ──▶ asked ──its result──▶ watched ──unsubscribe, or its client is gone──▶ not
+//                 └──anything else──▶ not
+//
+// What is watched is renewed at a server that was lost. What the server did not take on is not.
+
+impl<T: Ticket> LegacyClientHalf<T> {
+    /// Answers what the server is not asked: a client stops while another goes on,
+    /// or wants more than can be watched.
+    pub(super) fn answer_watch(&mut self, ticket: &T, request: &Message) -> Option<CallId> {
+        match request.method() {
+            method::SUBSCRIBE
+                if !self.watches.have_room([&*request.uri()?].into_iter(), watcher(ticket)) =>
+            {
+                Some(self.fail(ticket.clone(), &Refusal::TooManyWatched))
+            }
+            method::UNSUBSCRIBE if !self.watches.remove(&request.uri()?, ticket.owner()) => {
+                let answer = Message::result(&Id::from(0), b"{}");
+                self.finish(ticket.clone(), answer);
+                Some(CallId::DONE)
+            }
+            _ => None,
+        }
+    }
+
+    /// A call goes to the server: does it ask for a resource to be watched?
+    pub(super) fn begin_watch(&mut self, id: CallId, watcher: Watcher, request: &Message) {
+        if request.method() == method::SUBSCRIBE
+            && let Some(uri) = request.uri()
+        {
+            self.watches.ask(&uri, watcher, id.0);
+        }
+    }
+
+    /// A call is over: if it asked for a resource, then that is watched now, or not.
+    pub(super) fn end_watch(
+        &mut self,
+        id: CallId,
+        call: &OutstandingCall<Option<T>>,
+        is_granted: bool,
+    ) {
+        if call.request.method() == method::SUBSCRIBE
+            && let Some(ticket) = call.owner.as_ref()
+            && let Some(uri) = call.request.uri()
+        {
+            self.watches.confirm(&uri, ticket.owner(), id.0, is_granted);
+        }
+    }
+
+    /// Whether one link can watch all of these besides the rest.
+    pub(crate) fn can_watch<'a>(
+        &self,
+        uris: impl Iterator<Item = &'a str>,
+        watcher: Watcher,
+    ) -> bool {
+        self.watches.have_room(uris, watcher)
+    }
+
+    /// Has a resource watched as soon as the server is back, though it was lost
+    /// before it said whether it would.
+    pub(crate) fn watch_later(&mut self, uri: &str, watcher: Watcher) {
+        self.watches.add(uri, watcher);
+    }
+
+    /// Asks a server that is back for everything that is watched.
+    pub(super) fn renew_watches(&mut self, now: Instant) {
+        let watched: Vec<Box<str>> = self.watches.uris().map(Into::into).collect();
+        for uri in watched {
+            self.renew(method::SUBSCRIBE, &uri, now);
+        }
+    }
+
+    /// A call of our own about a resource; its answer is of no interest.
+    pub(super) fn renew(&mut self, method: &str, uri: &str, now: Instant) {
+        if self.phase != GreetingPhase::Ready {
+            return;
+        }
+        let params = json!({ "uri": uri }).to_string();
+        let request = Message::request(&0.into(), method, Some(params.as_bytes()));
+        self.send_own(&request, now);
+    }
+}
+
+/// Who watches what a call asks for.
+pub(super) fn watcher<T: Ticket>(ticket: &T) -> Watcher {
+    Watcher::new(ticket.owner(), ticket.principal())
+}
+
+// Calls that were cancelled, for a short while.
+//
+// - A server may answer a cancelled call all the same. Within an era the client
+//   gets what the server says, and its stream ends when the server's does.
+// - On a pipe a question does not say which call it is about. One that comes now
+//   may be about a call that its client has just dropped, and is then for nobody
+//   else: least of all for another person.
 
 /// How long a server may take to hear of it, and to answer all the same.
 const LINGER: Duration = Duration::from_secs(5);
@@ -59,12 +155,12 @@ impl<T: Ticket> LegacyClientHalf<T> {
     pub(super) fn remember_cancelled(
         &mut self,
         id: CallId,
-        call: &Call<Owner<T>>,
+        call: &OutstandingCall<Option<T>>,
         awaits: Option<T>,
         now: Instant,
     ) {
         let may_ask = method::may_ask(call.request.method());
-        let Some(ticket) = client(&call.owner).filter(|_| may_ask || awaits.is_some()) else {
+        let Some(ticket) = call.owner.as_ref().filter(|_| may_ask || awaits.is_some()) else {
             return;
         };
         let (owner, principal) = (ticket.owner(), ticket.principal().into());
