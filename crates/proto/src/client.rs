@@ -90,6 +90,84 @@ impl CallId {
     }
 }
 
+/// What a layer between the eras opens a call at the server for.
+#[derive(Clone, Debug, PartialEq)]
+enum InternalCall<T> {
+    /// A call of a client, by its number in the layer.
+    Call {
+        number: u64,
+        ticket: T,
+    },
+    Discover(T),
+    /// Of a client that speaks the server's own era.
+    Native(T),
+    /// To know what the server says of itself.
+    Meet,
+    /// To hear of changes, or to have been greeted before that.
+    Listen(u64),
+    Watch {
+        listen: u64,
+        uri: Box<str>,
+        /// The client that listens.
+        ticket: T,
+    },
+    Unwatch {
+        listen: u64,
+    },
+    /// To know what its tools are like.
+    Tools,
+    /// To know what a task comes to.
+    TaskEnd(u64),
+    /// To be there again for who listens.
+    Return,
+    Level,
+    /// To tell it something; nobody waits for the answer.
+    Aside,
+}
+
+impl<T> InternalCall<T> {
+    /// The client whose call it is, or for whom it is made.
+    fn ticket(&self) -> Option<&T> {
+        match self {
+            Self::Call { ticket, .. }
+            | Self::Watch { ticket, .. }
+            | Self::Discover(ticket)
+            | Self::Native(ticket) => Some(ticket),
+            _ => None,
+        }
+    }
+
+    /// The client that passes by the layer, if it is a call of one.
+    fn native(&self) -> Option<&T> {
+        if let Self::Native(ticket) = self { Some(ticket) } else { None }
+    }
+}
+
+impl<T: Ticket> Ticket for InternalCall<T> {
+    fn owner(&self) -> u64 {
+        match self {
+            // Each listen watches for itself.
+            Self::Listen(listen) | Self::Watch { listen, .. } | Self::Unwatch { listen } => {
+                listener(*listen)
+            }
+            other => other.ticket().map_or(u64::MAX, Ticket::owner),
+        }
+    }
+
+    fn awaits_dropped(&self) -> bool {
+        self.native().is_some_and(Ticket::awaits_dropped)
+    }
+
+    fn principal(&self) -> &[u8] {
+        self.ticket().map_or(b"", Ticket::principal)
+    }
+}
+
+/// Who watches for a listen: a number apart from those of clients.
+fn listener(listen: u64) -> u64 {
+    listen | 1 << 63
+}
+
 /// Whether one client or several stand behind the calls.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sharing {

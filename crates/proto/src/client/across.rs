@@ -259,7 +259,12 @@ impl TaskTerm {
 
 /// A request about a task.
 pub(super) fn task_request(method: &str, id: &str) -> Message {
-    let params = json!({ "taskId": id }).to_string();
+    request_about(method, "taskId", id)
+}
+
+/// A request of our own about one thing, which `member` names.
+pub(super) fn request_about(method: &str, member: &str, name: &str) -> Message {
+    let params = json!({ member: name }).to_string();
     Message::request(&0.into(), method, Some(params.as_bytes()))
 }
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::across::Envelope;
 use super::modern::ModernClientHalf;
-use super::{CallId, Sharing, Ticket, Transmit};
+use super::{CallId, InternalCall, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Carrier, HeaderParams, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Message};
@@ -41,16 +41,16 @@ mod wrapped_tools;
 /// One modern server, as its legacy clients see it.
 #[derive(Debug)]
 pub struct ToModern<T> {
-    inner: ModernClientHalf<InternalRequest<T>>,
+    inner: ModernClientHalf<InternalCall<T>>,
     sharing: Sharing,
     most_calls: usize,
     most_asks: usize,
     patience: Duration,
     next_call: u64,
-    calls: BTreeMap<u64, Call<T>>,
-    sessions: HashMap<u64, Session>,
+    calls: BTreeMap<u64, LegacyClientCall<T>>,
+    sessions: HashMap<u64, ClientSession>,
     /// For clients that are introduced by somebody else.
-    anybody: Option<Session>,
+    anybody: Option<ClientSession>,
     /// What the server said of itself.
     discovered: Option<Message>,
     greeters: Vec<T>,
@@ -64,44 +64,15 @@ pub struct ToModern<T> {
     down: VecDeque<ServerEvent<T>>,
 }
 
-/// What we open a call at the server for.
-#[derive(Clone, Debug, PartialEq)]
-enum InternalRequest<T> {
-    Call {
-        number: u64,
-        ticket: T,
-    },
-    /// Of a client that speaks the server's own era.
-    Native(T),
-    Discover,
-    Listen(u64),
-    /// To know what shape results have.
-    Tools,
-    /// To tell it something; nobody waits for the answer.
-    Aside,
-}
-
-impl<T: Ticket> Ticket for InternalRequest<T> {
-    fn owner(&self) -> u64 {
-        match self {
-            Self::Call { ticket, .. } | Self::Native(ticket) => ticket.owner(),
-            Self::Discover | Self::Listen(_) | Self::Tools | Self::Aside => NOBODY,
-        }
-    }
-}
-
-/// Owns our own errands.
-const NOBODY: u64 = u64::MAX;
-
 /// What is known of a client.
 #[derive(Clone, Debug)]
-struct Session {
+struct ClientSession {
     revision: Revision,
     envelope: Envelope,
 }
 
 #[derive(Debug)]
-struct Call<T> {
+struct LegacyClientCall<T> {
     ticket: T,
     /// In its client's words.
     request: Message,
@@ -151,7 +122,7 @@ impl<T: Ticket> ToModern<T> {
     /// Takes every client for the one that said this `initialize`.
     #[must_use]
     pub fn greeted_with(mut self, hello: &Message) -> Self {
-        self.anybody = Some(Session::greet(hello));
+        self.anybody = Some(ClientSession::greet(hello));
         self
     }
 
@@ -165,7 +136,7 @@ impl<T: Ticket> ToModern<T> {
     ) -> CallId {
         self.listen_after_rest(now);
         if ticket.is_native() {
-            let id = self.inner.open(InternalRequest::Native(ticket), request, said, now);
+            let id = self.inner.open(InternalCall::Native(ticket), request, said, now);
             self.translate(now);
             return id.mark_native();
         }
@@ -197,7 +168,8 @@ impl<T: Ticket> ToModern<T> {
         self.next_call += 1;
         let (request, inner, first) = (request.clone(), CallId::DONE, tasking.first());
         let (rounds, round, progress, answer) = (0, None, None, None);
-        let call = Call { ticket, request, inner, rounds, round, progress, tasking, answer };
+        let call =
+            LegacyClientCall { ticket, request, inner, rounds, round, progress, tasking, answer };
         self.calls.insert(number, call);
         self.begin(number, first.as_ref(), now);
         CallId(number)
@@ -208,14 +180,14 @@ impl<T: Ticket> ToModern<T> {
         let Some(call) = self.calls.get(&number) else { return };
         let envelope = self.envelope_of(&call.ticket).taking_tasks(call.tasking.declares());
         let sent = envelope.put_on(instead.unwrap_or(&call.request));
-        let errand = InternalRequest::Call { number, ticket: call.ticket.clone() };
+        let errand = InternalCall::Call { number, ticket: call.ticket.clone() };
         let inner = self.inner.open(errand, &sent, &None, now);
         if let Some(call) = self.calls.get_mut(&number) {
             call.inner = inner;
         }
     }
 
-    fn session_of(&self, ticket: &T) -> Option<&Session> {
+    fn session_of(&self, ticket: &T) -> Option<&ClientSession> {
         self.sessions.get(&ticket.owner()).or(self.anybody.as_ref())
     }
 
@@ -328,15 +300,15 @@ impl<T: Ticket> ToModern<T> {
         while let Some(down) = self.inner.poll_down() {
             match down {
                 ServerEvent::Note {
-                    to: To::Call(InternalRequest::Call { number, ticket }),
+                    to: To::Call(InternalCall::Call { number, ticket }),
                     message,
                 } => {
                     self.handle_note(number, ticket, message);
                 }
-                ServerEvent::Note { to: To::Call(InternalRequest::Listen(number)), message } => {
+                ServerEvent::Note { to: To::Call(InternalCall::Listen(number)), message } => {
                     self.handle_heard(number, &message, now);
                 }
-                ServerEvent::Finish { to: InternalRequest::Call { number, .. }, outcome } => {
+                ServerEvent::Finish { to: InternalCall::Call { number, .. }, outcome } => {
                     match outcome {
                         Outcome::Answered(answer) => {
                             self.listen_to_who_answers(now);
@@ -345,19 +317,19 @@ impl<T: Ticket> ToModern<T> {
                         failed @ Outcome::Failed(_) => self.finish(number, failed),
                     }
                 }
-                ServerEvent::Note { to: To::Call(InternalRequest::Native(to)), message } => {
+                ServerEvent::Note { to: To::Call(InternalCall::Native(to)), message } => {
                     self.down.push_back(ServerEvent::Note { to: To::Call(to), message });
                 }
-                ServerEvent::Finish { to: InternalRequest::Native(to), outcome } => {
+                ServerEvent::Finish { to: InternalCall::Native(to), outcome } => {
                     self.down.push_back(ServerEvent::Finish { to, outcome });
                 }
-                ServerEvent::Finish { to: InternalRequest::Discover, outcome } => {
+                ServerEvent::Finish { to: InternalCall::Meet, outcome } => {
                     self.handle_discovered(outcome, now);
                 }
-                ServerEvent::Finish { to: InternalRequest::Tools, outcome } => {
+                ServerEvent::Finish { to: InternalCall::Tools, outcome } => {
                     self.handle_tools(outcome.result(), now);
                 }
-                ServerEvent::Finish { to: InternalRequest::Listen(number), outcome } => {
+                ServerEvent::Finish { to: InternalCall::Listen(number), outcome } => {
                     self.handle_listen_over(number, &outcome, now);
                 }
                 // A modern server asks nothing and says nothing that belongs to no call.
@@ -365,7 +337,7 @@ impl<T: Ticket> ToModern<T> {
                 | ServerEvent::Ask { .. }
                 | ServerEvent::Recall { .. }
                 | ServerEvent::Unanswered { .. }
-                | ServerEvent::Finish { to: InternalRequest::Aside, .. } => {}
+                | ServerEvent::Finish { .. } => {}
             }
         }
     }
@@ -400,14 +372,14 @@ impl<T: Ticket> ToModern<T> {
         let call = self.calls.iter().find(|(_, call)| call.ticket == *ticket);
         let call = call.map(|(&number, _)| CallId(number));
         let native =
-            || self.inner.find(&InternalRequest::Native(ticket.clone())).map(CallId::mark_native);
+            || self.inner.find(&InternalCall::Native(ticket.clone())).map(CallId::mark_native);
         call.or_else(native)
     }
 
     /// How many calls of clients are open.
     pub fn calls(&self) -> usize {
-        let native = |errand: &&InternalRequest<T>| matches!(errand, InternalRequest::Native(it) if it.counts());
-        let native = self.inner.tickets().filter(native).count();
+        let native = self.inner.tickets().filter_map(InternalCall::native);
+        let native = native.filter(|ticket| ticket.counts()).count();
         self.calls.len() + self.greeters.len() + self.listening.waiting() + native
     }
 }

@@ -3,9 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
 use super::{GreetingPhase, LegacyClientHalf, OutstandingCall};
+use crate::client::across::request_about;
 use crate::client::ledger::cancel_notice;
 use crate::client::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Lane, ServerEvent};
@@ -92,9 +91,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
         if self.phase != GreetingPhase::Ready {
             return;
         }
-        let params = json!({ "uri": uri }).to_string();
-        let request = Message::request(&0.into(), method, Some(params.as_bytes()));
-        self.send_own(&request, now);
+        self.send_own(&request_about(method, "uri", uri), now);
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Call, ToModern};
+use super::{LegacyClientCall, ToModern};
 use crate::client::across::TASKS;
 use crate::client::across::{TaskTerm, new_task_id, task_as_core, task_goes_on, task_request};
 use crate::client::{CallId, Sharing, Ticket};
@@ -60,7 +60,7 @@ struct ExtensionTask {
 
 impl ExtensionTask {
     /// That which a call has become.
-    fn begin<T: Ticket>(call: &Call<T>, id: &str, shown: Value, now: Instant) -> Self {
+    fn begin<T: Ticket>(call: &LegacyClientCall<T>, id: &str, shown: Value, now: Instant) -> Self {
         let tool = call.request.name().unwrap_or_default().into();
         let (owner, term) = (call.ticket.owner(), TaskTerm::begin(&shown, now));
         Self { owner, id: id.into(), tool, shown, end: None, term }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{Call, ToModern};
+use super::{LegacyClientCall, ToModern};
 use crate::client::Ticket;
 use crate::client::across::quoted;
 use crate::exchange::{Ask, ServerEvent, To};
@@ -169,7 +169,8 @@ impl<T: Ticket> ToModern<T> {
     /// Goes on with calls whose server wants to be asked again, and gives up on
     /// clients that do not answer.
     pub(super) fn end_late_rounds(&mut self, now: Instant) {
-        let is_late = |call: &Call<T>| call.round.as_ref().is_some_and(|it| it.until <= now);
+        let is_late =
+            |call: &LegacyClientCall<T>| call.round.as_ref().is_some_and(|it| it.until <= now);
         let late = self.calls.iter().filter(|(_, call)| is_late(call));
         for number in late.map(|(&number, _)| number).collect::<Vec<_>>() {
             let round = self.calls.get(&number).and_then(|call| call.round.as_ref());
@@ -182,7 +183,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// What was asked is not wanted any more.
-    pub(super) fn recall_round(&mut self, call: &Call<T>) {
+    pub(super) fn recall_round(&mut self, call: &LegacyClientCall<T>) {
         let rounds = call.round.iter().flat_map(|round| round.waiting.keys());
         for &ask in rounds.chain(call.tasking.asked()) {
             self.asks.remove(&ask);

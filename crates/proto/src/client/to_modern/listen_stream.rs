@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use super::older_answers::older_answer;
-use super::{InternalRequest, ToModern};
+use super::{InternalCall, ToModern};
 use crate::backoff::Reconnect;
 use crate::client::across::{Envelope, LISTS, unmarked};
 use crate::client::{CallId, Ticket};
@@ -234,7 +234,7 @@ impl<T: Ticket> ToModern<T> {
         let request = Message::request(&0.into(), method::LISTEN, Some(params.as_bytes()));
         let hears_of_tasks = wanted.get("taskIds").is_some();
         let request = Envelope::ours().taking_tasks(hears_of_tasks).put_on(&request);
-        let call = self.inner.open(InternalRequest::Listen(number), &request, &None, now);
+        let call = self.inner.open(InternalCall::Listen(number), &request, &None, now);
         self.listening.fresh = Some(Listen { number, call, wanted });
         self.listening.overlap.begin(number);
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{InternalRequest, Session, ToModern};
+use super::{ClientSession, InternalCall, ToModern};
 use crate::client::across::{
     Envelope, identity, modern_capabilities, unmarked, welcome_within_bounds,
 };
@@ -107,7 +107,7 @@ pub(super) fn older_answer(
 
 // The handshake with a server that has none.
 
-impl Session {
+impl ClientSession {
     pub(super) fn greet(hello: &Message) -> Self {
         let asked = hello.protocol_version().unwrap_or_default();
         // Never a modern one (NEG-11).
@@ -129,7 +129,7 @@ impl<T: Ticket> ToModern<T> {
         if self.greeters.len() >= self.most_calls.saturating_mul(4) {
             return self.refuse(ticket, Refusal::TooManyCalls);
         }
-        self.sessions.insert(ticket.owner(), Session::greet(request));
+        self.sessions.insert(ticket.owner(), ClientSession::greet(request));
         if let Some(discovered) = self.discovered.clone() {
             return self.welcome(ticket, &discovered);
         }
@@ -137,7 +137,7 @@ impl<T: Ticket> ToModern<T> {
         if !std::mem::replace(&mut self.asking, true) {
             let question = Message::request(&0.into(), method::DISCOVER, Some(b"{}"));
             let question = Envelope::ours().put_on(&question);
-            self.inner.open(InternalRequest::Discover, &question, &None, now);
+            self.inner.open(InternalCall::Meet, &question, &None, now);
         }
         CallId::DONE
     }

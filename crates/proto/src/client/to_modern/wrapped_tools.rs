@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::extension_tasks::Tasking;
 use super::older_answers::older_answer;
-use super::{InternalRequest, ToModern};
+use super::{InternalCall, ToModern};
 use crate::client::Ticket;
 use crate::client::across::{Envelope, MOST_PAGES, page_of_tools};
 use crate::jsonrpc::{Kind, Member, Message};
@@ -123,7 +123,7 @@ impl<T: Ticket> ToModern<T> {
         let Some(listing) = self.tools.listing.as_mut() else { return };
         listing.pages += 1;
         let request = listing.envelope.put_on(&page_of_tools(cursor));
-        self.inner.open(InternalRequest::Tools, &request, &None, now);
+        self.inner.open(InternalCall::Tools, &request, &None, now);
     }
 
     /// A page of the tools that we asked for.

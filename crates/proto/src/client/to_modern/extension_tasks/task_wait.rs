@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{Tasking, related};
-use crate::client::Ticket;
 use crate::client::across::quoted;
 use crate::client::across::{task_as_core, task_request};
 use crate::client::to_modern::input_rounds::entries;
-use crate::client::to_modern::{Call, InternalRequest, ToModern};
+use crate::client::to_modern::{LegacyClientCall, ToModern};
+use crate::client::{InternalCall, Ticket};
 use crate::exchange::{Ask, ServerEvent, To};
 use crate::failure::Failure;
 use crate::jsonrpc::{Id, Kind, Member, Message};
@@ -145,11 +145,15 @@ impl<T: Ticket> ToModern<T> {
     /// Says something about the task of a call; nobody waits for the answer.
     fn tell_aside(&mut self, of: &T, request: &Message, now: Instant) {
         let request = self.envelope_of(of).taking_tasks(true).put_on(request);
-        self.inner.open(InternalRequest::Aside, &request, &None, now);
+        self.inner.open(InternalCall::Aside, &request, &None, now);
     }
 
     /// Nobody waits for a call any more: its task is not wanted, if its client knows of none.
-    pub(in crate::client::to_modern) fn leave_task(&mut self, call: &Call<T>, now: Instant) {
+    pub(in crate::client::to_modern) fn leave_task(
+        &mut self,
+        call: &LegacyClientCall<T>,
+        now: Instant,
+    ) {
         if let Tasking::Wait(Wait { hidden: true, id, .. }) = &call.tasking {
             self.tell_aside(&call.ticket, &task_request(method::CANCEL_TASK, id), now);
         }
