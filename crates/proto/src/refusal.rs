@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::header::Mismatch;
 use crate::json::Fault;
 use crate::jsonrpc::{Kind, Member, Message};
 use crate::revision::{Era, Revision};
@@ -287,6 +288,12 @@ impl Refusal {
 /// Whole seconds, and never too few.
 pub(crate) fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0 || wait.is_zero())
+}
+
+impl From<Mismatch> for Refusal {
+    fn from(mismatch: Mismatch) -> Self {
+        Self::HeaderMismatch { what: mismatch.to_string() }
+    }
 }
 
 impl From<Fault> for Refusal {

@@ -83,9 +83,7 @@ impl<T: Ticket> ModernClientHalf<T> {
         }
         match self.tools.headers(request, said.as_deref()) {
             Ok(params) => self.begin(ModernCallOwner::Client(ticket), request, params, now),
-            Err(mismatch) => {
-                self.fail(ticket, &Refusal::HeaderMismatch { what: mismatch.to_string() })
-            }
+            Err(mismatch) => self.fail(ticket, &mismatch.into()),
         }
     }
 

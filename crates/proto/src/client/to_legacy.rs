@@ -425,9 +425,8 @@ fn declaring(first: &Message, declared: Part<'_>) -> Message {
 impl<T: Ticket> ToLegacy<T> {
     /// Why the headers of a call do not fit its arguments, if they do not (GW-44).
     fn mismatch(&self, request: &Message, said: &HeaderParams) -> Option<Refusal> {
-        let said = said.as_deref()?;
-        let mismatch = self.tools.headers(request, Some(said)).err()?;
-        Some(Refusal::HeaderMismatch { what: mismatch.to_string() })
+        let mismatch = self.tools.headers(request, Some(said.as_deref()?)).err()?;
+        Some(mismatch.into())
     }
 
     /// An answer of a legacy server in the words of a modern client (GW-44, GW-58).

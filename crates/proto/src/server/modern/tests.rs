@@ -8,6 +8,8 @@ use super::*;
 use crate::jsonrpc::parse;
 use crate::shorthand::{lines, message, show, show_text, wire};
 
+mod park;
+
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
 const SUB: &str = r#""io.modelcontextprotocol/subscriptionId""#;
 

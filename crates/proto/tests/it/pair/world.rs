@@ -17,7 +17,7 @@ use switchboard_proto::client::{self, CallId, Sharing, Ticket, Transmit};
 use switchboard_proto::exchange::{Carrier, ClientEvent, Exchange, Lane, ServerEvent, To};
 use switchboard_proto::failure::Words;
 use switchboard_proto::header::Mirror;
-use switchboard_proto::jsonrpc::{Id, Message, parse};
+use switchboard_proto::jsonrpc::{Id, Member, Message, parse};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::patch;
@@ -529,7 +529,7 @@ impl End {
 
 fn headers_of(message: &Message) -> HeaderMap {
     let params = message.payload().unwrap_or_default();
-    let name = method::name_member(message.method());
+    let name = method::named_by(message.method()).map(Member::key);
     let name = name.and_then(|member| patch::string(params, &[member]));
     let mut headers = HeaderMap::new();
     let version = Revision::NEWEST_MODERN.as_str();

@@ -3,16 +3,8 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
-
 use super::*;
-use crate::exchange::Carrier;
-use crate::header::{Mirror, PARAM_PREFIX};
 use crate::jsonrpc::Part;
-use crate::limits::Limits;
-use crate::method::meta;
-use crate::server::Frame;
 
 /// wire: MRTR-1, MRTR-2, MRTR-3, MRTR-5, MRTR-9, GW-45
 #[test]
