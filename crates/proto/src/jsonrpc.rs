@@ -24,7 +24,7 @@ use crate::refusal::Refusal;
 use edit::Edits;
 use member::Members;
 
-pub(crate) use edit::splice;
+pub(crate) use edit::{quoted, splice};
 pub use member::Member;
 pub use part::{ItemAction, Part};
 pub use torn::{Answered, answered, parse_torn};
@@ -432,6 +432,14 @@ pub enum Id {
 }
 
 impl Id {
+    /// The number that it is, as our own ids are.
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Self::Integer(number) => u64::try_from(*number).ok(),
+            Self::Large(_) | Self::Text(_) => None,
+        }
+    }
+
     /// Reads an id from its JSON text; `null` is none at all.
     pub fn parse(text: &[u8]) -> Result<Option<Self>, Refusal> {
         if text.len() > MAX_ID {

@@ -20,14 +20,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
-use super::across::welcome_within_bounds;
-use super::ledger::{Ledger, OutstandingCall, likely_call};
-use super::{CallId, Sharing, Ticket, Transmit};
+use super::{CallId, Ledger, OutstandingCall, Sharing, Ticket, Transmit, likely_call};
 use crate::exchange::{Ask, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::limits::Limits;
 use crate::method;
+use crate::project::welcome_within_bounds;
 use crate::refusal::Refusal;
 use crate::watch::Watches;
 use after_calls::{RecentlyCancelled, watcher};

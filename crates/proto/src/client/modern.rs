@@ -18,9 +18,8 @@ use std::time::Instant;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::ledger::{Ledger, OutstandingCall, call_number, cancel_notice};
 use super::tool_headers::{HeaderRetry, ToolHeaders};
-use super::{CallId, Sharing, Ticket, Transmit};
+use super::{CallId, Ledger, OutstandingCall, Sharing, Ticket, Transmit, cancel_notice};
 use crate::exchange::{Carrier, HeaderParams, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::header::Mirror;
@@ -246,7 +245,7 @@ impl<T: Ticket> ModernClientHalf<T> {
             }
             (_, true) => {
                 let id = message.id_in(Member::MetaSubscription);
-                let Some(id) = id.as_ref().and_then(call_number) else { return };
+                let Some(id) = id.and_then(|id| id.number()) else { return };
                 (CallId(id), message.clone())
             }
             (name, false) => {
@@ -285,7 +284,7 @@ impl<T: Ticket> ModernClientHalf<T> {
 
     /// The server ends a listen with a notice instead of its result (SUB-9).
     fn handle_listen_over(&mut self, message: &Message) {
-        let Some(id) = message.cancelled_id().as_ref().and_then(call_number) else { return };
+        let Some(id) = message.cancelled_id().and_then(|id| id.number()) else { return };
         let call = self.ledger.get(CallId(id));
         if call.is_none_or(|call| call.request.method() != method::LISTEN) {
             return;

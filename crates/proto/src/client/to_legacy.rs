@@ -20,18 +20,17 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::across::{TASKS, declares_tasks, hello, identity, strip_envelope};
-use super::ledger::likely_call;
 use super::legacy::LegacyClientHalf;
+use super::tasks::declares_tasks;
 use super::tool_headers::ToolHeaders;
-use super::{CallId, InternalCall, Sharing, Ticket, Transmit};
+use super::{CallId, InternalCall, Sharing, Ticket, Transmit, likely_call};
 use crate::backoff::Reconnect;
 use crate::exchange::{Ask, Carrier, HeaderParams, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::limits::{Limits, MAX_SERVER_INFO};
 use crate::method;
-use crate::project::{self, CacheHints};
+use crate::project::{self, CacheHints, TASKS, hello, identity, strip_envelope};
 use crate::refusal::{Refusal, code};
 use crate::revision::{Era, Revision};
 use core_tasks::CoreTasks;
@@ -665,11 +664,6 @@ impl<T: Ticket> ToLegacy<T> {
             self.inner.supply(ask, answer, now);
         }
         self.translate(now);
-    }
-
-    /// Nobody is there to answer a question.
-    pub fn refuse_ask(&mut self, ask: Ask, now: Instant) {
-        self.supply(ask, &Message::refusal(None, &Refusal::NobodyToAsk), now);
     }
 
     /// A call is over: what it was asked will not be answered (GW-46). If it

@@ -17,25 +17,27 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::across::Envelope;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
 use super::modern::ModernClientHalf;
 use super::{CallId, InternalCall, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Carrier, HeaderParams, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
-use crate::jsonrpc::{Id, Message};
+use crate::jsonrpc::{Id, Kind, Member, Message, Part, quoted};
 use crate::limits::Limits;
-use crate::method;
-use crate::refusal::Refusal;
-use crate::revision::Revision;
+use crate::method::{self, meta};
+use crate::project::{
+    self, Envelope, identity, modern_capabilities, unmarked, welcome_within_bounds,
+};
+use crate::refusal::{Refusal, code};
+use crate::revision::{Era, Revision};
 use extension_tasks::{ExtensionTasks, Tasking};
-use input_rounds::InputRound;
 use listen_stream::ListenStream;
 use wrapped_tools::WrappedTools;
 
 mod extension_tasks;
-mod input_rounds;
 mod listen_stream;
-mod older_answers;
 mod wrapped_tools;
 
 /// One modern server, as its legacy clients see it.
@@ -382,6 +384,393 @@ impl<T: Ticket> ToModern<T> {
         let native = native.filter(|ticket| ticket.counts()).count();
         self.calls.len() + self.greeters.len() + self.listening.waiting() + native
     }
+}
+
+// Answers of the server in the words of a legacy client.
+
+impl<T: Ticket> ToModern<T> {
+    /// Something on the way to an answer.
+    fn handle_note(&mut self, number: u64, ticket: T, message: Message) {
+        if message.method() == method::PROGRESS {
+            let Some(call) = self.calls.get_mut(&number) else { return };
+            let value = message.get(Member::Progress);
+            let value = value.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+            if value.is_some_and(|value: f64| call.progress.is_some_and(|last| value <= last)) {
+                return;
+            }
+            call.progress = value.or(call.progress);
+        }
+        let message =
+            if method::is_for_all(message.method()) { unmarked(&message) } else { message };
+        self.down.push_back(ServerEvent::Note { to: To::Call(ticket), message });
+    }
+
+    /// The server answered a call.
+    fn handle_answer(&mut self, number: u64, answer: &Message, now: Instant) {
+        if self.handle_task_answer(number, answer, now) || self.try_as_task(number, answer, now) {
+            return;
+        }
+        let Some(call) = self.calls.get(&number) else { return };
+        let method = call.request.method();
+        match answer.result_type().as_deref() {
+            Some("input_required") if method::may_ask(method) => {
+                self.begin_round(number, answer, now);
+            }
+            Some("task") if call.tasking.declares() => self.handle_created(number, answer, now),
+            None if answer.error_code() == Some(code::MISSING_CAPABILITY) => {
+                // It was told all that this client declared (GW-29).
+                self.fail(number, &answer.error_message());
+            }
+            None | Some("complete") if method == method::CALL_TOOL => {
+                self.finish_tool(number, answer, now);
+            }
+            None | Some("complete") => {
+                let older = self.older(&call.ticket, answer, method);
+                let method = method.to_owned();
+                self.learn_tools(&method, answer);
+                self.finish(number, older);
+            }
+            Some(other) => {
+                let what = format!("the server answered with an unknown resultType, {other:?}");
+                self.finish(number, Failure::translation(what));
+            }
+        }
+    }
+
+    /// A call is over.
+    fn finish(&mut self, number: u64, outcome: impl Into<Outcome>) {
+        if let Some(call) = self.calls.remove(&number) {
+            self.recall_round(&call);
+            self.down.push_back(ServerEvent::Finish { to: call.ticket, outcome: outcome.into() });
+        }
+    }
+
+    /// An answer as this client reads it.
+    fn older(&self, ticket: &T, answer: &Message, method: &str) -> Outcome {
+        let outcome = older_answer(answer, method, self.revision_of(ticket), false);
+        let lists = method == method::LIST_TOOLS && self.offers_tasks(ticket);
+        match outcome.result().filter(|_| lists) {
+            Some(list) => extension_tasks::may_be_tasks(list).into(),
+            None => outcome,
+        }
+    }
+}
+
+/// An answer of a modern server in the words of a legacy client (GW-29, GW-70);
+/// `wrapped` if that of a tool whose structure its client expects so.
+fn older_answer(answer: &Message, method: &str, revision: Revision, wrapped: bool) -> Outcome {
+    if answer.kind() == Kind::Error {
+        return project::error_for_legacy(answer, method).into();
+    }
+    let own = answer.without_meta(&[Member::MetaServer]);
+    match project::legacy(own.payload_bytes(), method, revision, wrapped) {
+        Ok(result) => answer.with_payload(&result).into(),
+        Err(error) => Failure::translation(error.to_string()).into(),
+    }
+}
+
+// The handshake with a server that has none.
+
+impl ClientSession {
+    fn greet(hello: &Message) -> Self {
+        let asked = hello.protocol_version().unwrap_or_default();
+        // Never a modern one (NEG-11).
+        let known = Revision::parse(&asked).filter(|revision| revision.era() == Era::Legacy);
+        let revision = known.unwrap_or(Revision::NEWEST_LEGACY);
+        let client = hello.part(Member::ClientInfo).filter(|it| it.is_object());
+        let envelope = Envelope {
+            capabilities: modern_capabilities(hello, revision),
+            client: client.map(|it| Bytes::copy_from_slice(it.text())),
+            level: None,
+        };
+        Self { revision, envelope }
+    }
+}
+
+impl<T: Ticket> ToModern<T> {
+    /// A client says hello: we know the answer, or ask the server about itself.
+    fn greet(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        if self.greeters.len() >= self.most_calls.saturating_mul(4) {
+            return self.refuse(ticket, Refusal::TooManyCalls);
+        }
+        self.sessions.insert(ticket.owner(), ClientSession::greet(request));
+        if let Some(discovered) = self.discovered.clone() {
+            return self.welcome(ticket, &discovered);
+        }
+        self.greeters.push(ticket);
+        if !std::mem::replace(&mut self.asking, true) {
+            let question = Message::request(&0.into(), method::DISCOVER, Some(b"{}"));
+            let question = Envelope::ours().put_on(&question);
+            self.inner.open(InternalCall::Meet, &question, &None, now);
+        }
+        CallId::DONE
+    }
+
+    fn handle_discovered(&mut self, outcome: Outcome, now: Instant) {
+        let outcome = outcome.and_then(|it| welcome_within_bounds(it).cloned().into());
+        self.asking = false;
+        let greeters = std::mem::take(&mut self.greeters);
+        let Some(answer) = outcome.result() else {
+            let older = |it: &Message| older_answer(it, method::DISCOVER, Revision::ASSUMED, false);
+            let outcome = outcome.and_then(older);
+            for to in greeters {
+                self.sessions.remove(&to.owner());
+                self.down.push_back(ServerEvent::Finish { to, outcome: outcome.clone() });
+            }
+            return;
+        };
+        self.discovered = Some(answer.clone());
+        for ticket in greeters {
+            self.welcome(ticket, answer);
+        }
+        if self.listening.ready {
+            self.listen_anew(now);
+        }
+    }
+
+    /// The answer to `initialize`, from what the server says of itself (GW-10).
+    fn welcome(&mut self, ticket: T, discovered: &Message) -> CallId {
+        let mut result = Map::new();
+        let version = self.revision_of(&ticket).as_str();
+        result.insert("protocolVersion".to_owned(), version.into());
+        let mut capabilities = discovered.value(Member::Capabilities).unwrap_or_else(|| json!({}));
+        if let Some(all) = capabilities.as_object_mut() {
+            all.retain(|name, _| !matches!(name.as_str(), "extensions" | "tasks"));
+            if self.offers_tasks(&ticket) {
+                let requests = json!({"tools": {"call": {}}});
+                let tasks = json!({"cancel": {}, "list": {}, "requests": requests});
+                all.insert("tasks".to_owned(), tasks);
+            }
+        }
+        result.insert("capabilities".to_owned(), capabilities);
+        let about = discovered.value(Member::Meta);
+        let mut about = about.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        let server = about.remove(meta::SERVER).filter(Value::is_object);
+        result.insert("serverInfo".to_owned(), server.unwrap_or_else(identity));
+        if !about.is_empty() {
+            result.insert("_meta".to_owned(), about.into());
+        }
+        if let Some(instructions) = discovered.value(Member::Instructions) {
+            result.insert("instructions".to_owned(), instructions);
+        }
+        self.answer(ticket, json!(result).to_string().as_bytes())
+    }
+
+    /// Which log records a client wants, from its next call on (GW-20).
+    fn set_level(&mut self, ticket: T, request: &Message) -> CallId {
+        let level = request.log_level().unwrap_or_default();
+        if method::severity(&level).is_none() {
+            let what = "params.level must be the name of a level".to_owned();
+            return self.refuse(ticket, Refusal::BadParams { what });
+        }
+        if self.discovered.as_ref().is_some_and(|it| it.capability(&["logging"]).is_none()) {
+            let method = method::SET_LEVEL.to_owned();
+            return self.refuse(ticket, Refusal::UnknownMethod { method });
+        }
+        if let Some(session) = self.sessions.get_mut(&ticket.owner()) {
+            session.envelope.level = Some(level.into());
+        }
+        self.answer(ticket, b"{}")
+    }
+}
+
+// Rounds of questions: a server that answers "input required", and a client
+// that takes requests (GW-14).
+//
+// ```text
+//   input_required ──▶ every entry can be asked? ──no──▶ the call fails         (GW-16)
+//                          │ yes: a request for each
+//                          ▼
+//                       waiting ──all answered──▶ the call again, with state    (MRTR-5)
+//                          │ an error: elicitation counts as cancelled,
+//                          └ sampling and roots fail the call: no slot for it   (MRTR-10)
+// ```
+
+/// Rounds that one call may take: the SDKs stop at eight or ten.
+const MOST_ROUNDS: u32 = 10;
+
+/// Questions of one round.
+const MOST_ENTRIES: usize = 64;
+
+/// How long a server that only wants to be asked again is left in peace (MRTR-6).
+const PACE: Duration = Duration::from_millis(250);
+
+/// What a call waits for.
+#[derive(Debug)]
+struct InputRound {
+    /// To be brought back byte for byte.
+    state: Option<Bytes>,
+    waiting: BTreeMap<Ask, InputEntry>,
+    answers: Vec<(String, Bytes)>,
+    /// When the wait is over, one way or the other.
+    until: Instant,
+}
+
+/// One thing that the server wants to know.
+#[derive(Debug)]
+struct InputEntry {
+    key: String,
+    method: String,
+    params: Bytes,
+}
+
+impl<T: Ticket> ToModern<T> {
+    /// The server wants to know something first.
+    fn begin_round(&mut self, number: u64, answer: &Message, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        call.rounds += 1;
+        let rounds = call.rounds;
+        let state = answer.get(Member::RequestState).map(Bytes::copy_from_slice);
+        let entries = entries(answer);
+        if rounds > MOST_ROUNDS || entries.len() > MOST_ENTRIES {
+            return self.fail(number, "the server has asked too often");
+        }
+        let mut round =
+            InputRound { state, waiting: BTreeMap::new(), answers: Vec::new(), until: now };
+        if entries.is_empty() {
+            round.until = now + PACE;
+            self.set_round(number, round);
+            return;
+        }
+        round.until = now + self.patience;
+        let Some(asked) = self.in_older_words(number, &entries) else {
+            let kinds: Vec<_> = entries.iter().map(|entry| entry.method.as_str()).collect();
+            let kinds = kinds.join(", ");
+            let what = format!("the server needs {kinds}, which this client cannot answer");
+            return self.fail(number, &what);
+        };
+        if self.asks.len() + asked.len() > self.most_asks {
+            return self.fail(number, "too many questions are open");
+        }
+        let Some(to) = self.calls.get(&number).map(|call| call.ticket.clone()) else { return };
+        for (entry, params) in entries.into_iter().zip(asked) {
+            let ask = Ask(self.next_ask);
+            self.next_ask += 1;
+            self.asks.insert(ask, number);
+            let id = Id::Text(entry.key.as_str().into());
+            let request = Message::request(&id, &entry.method, Some(&params));
+            round.waiting.insert(ask, entry);
+            self.down.push_back(ServerEvent::Ask { to: To::Call(to.clone()), ask, request });
+        }
+        self.set_round(number, round);
+    }
+
+    fn set_round(&mut self, number: u64, round: InputRound) {
+        if let Some(call) = self.calls.get_mut(&number) {
+            call.round = Some(round);
+        }
+    }
+
+    /// All entries as the client knows them; none if one of them cannot be asked.
+    fn in_older_words(&self, number: u64, entries: &[InputEntry]) -> Option<Vec<Bytes>> {
+        let call = self.calls.get(&number)?;
+        let session = self.session_of(&call.ticket)?;
+        let asked = entries.iter().enumerate().map(|(index, entry)| {
+            let id = format!("switchboard-{}", self.next_ask + index as u64);
+            let declared = &session.envelope.capabilities;
+            project::permits(declared, &entry.method, &entry.params).then_some(())?;
+            project::legacy_question(&entry.method, &entry.params, session.revision, &id)
+        });
+        asked.collect()
+    }
+
+    /// A client answers a question.
+    pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
+        let Some(number) = self.asks.remove(&ask) else { return };
+        if self.update_task(number, ask, answer, now) {
+            return self.translate(now);
+        }
+        let round = self.calls.get_mut(&number).and_then(|call| call.round.as_mut());
+        let Some(round) = round else { return };
+        let Some(entry) = round.waiting.remove(&ask) else { return };
+        match (answer.kind(), entry.method.as_str()) {
+            (Kind::Result, _) => round.answers.push((entry.key, answer.payload_bytes())),
+            (_, method::ELICIT) => {
+                round.answers.push((entry.key, Bytes::from_static(br#"{"action":"cancel"}"#)));
+            }
+            (_, kind) => {
+                let why = answer.error_message();
+                let what = format!("the client did not answer {kind}: {why}");
+                self.fail(number, &what);
+                return;
+            }
+        }
+        if round.waiting.is_empty() {
+            self.go_on(number, now);
+        }
+        self.translate(now);
+    }
+
+    /// The call again, under another id, with what the server asked for (MRTR-5).
+    fn go_on(&mut self, number: u64, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let Some(round) = call.round.take() else { return };
+        let mut request = call.request.clone();
+        if let Some(state) = round.state {
+            request = request.with(Member::RequestState, state);
+        }
+        if !round.answers.is_empty() {
+            let answers = round
+                .answers
+                .iter()
+                .map(|(key, answer)| [quoted(key).as_bytes(), b":", answer].concat());
+            let answers = answers.collect::<Vec<_>>().join(&b","[..]);
+            let answers = [b"{", answers.as_slice(), b"}"].concat();
+            request = request.with(Member::InputResponses, answers);
+        }
+        self.begin(number, Some(&request), now);
+    }
+
+    /// Goes on with calls whose server wants to be asked again, and gives up on
+    /// clients that do not answer.
+    fn end_late_rounds(&mut self, now: Instant) {
+        let is_late =
+            |call: &LegacyClientCall<T>| call.round.as_ref().is_some_and(|it| it.until <= now);
+        let late = self.calls.iter().filter(|(_, call)| is_late(call));
+        for number in late.map(|(&number, _)| number).collect::<Vec<_>>() {
+            let round = self.calls.get(&number).and_then(|call| call.round.as_ref());
+            if round.is_some_and(|round| round.waiting.is_empty()) {
+                self.go_on(number, now);
+            } else {
+                self.fail(number, "the client did not answer in time");
+            }
+        }
+    }
+
+    /// What was asked is not wanted any more.
+    fn recall_round(&mut self, call: &LegacyClientCall<T>) {
+        let rounds = call.round.iter().flat_map(|round| round.waiting.keys());
+        for &ask in rounds.chain(call.tasking.asked()) {
+            self.asks.remove(&ask);
+            let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
+            let to = To::Call(call.ticket.clone());
+            self.down.push_back(ServerEvent::Recall { to, ask, message });
+        }
+    }
+
+    /// The call cannot go on: models read a failed result, others an error (GW-16).
+    fn fail(&mut self, number: u64, what: &str) {
+        let Some(call) = self.calls.get(&number) else { return };
+        let outcome: Outcome = if call.request.method() == method::CALL_TOOL {
+            let content = json!([{"type": "text", "text": what}]);
+            let result = json!({"content": content, "isError": true}).to_string();
+            Message::result(&Id::from(0), result.as_bytes()).into()
+        } else {
+            Failure::translation(what).into()
+        };
+        self.finish(number, outcome);
+    }
+}
+
+/// What a result, or the state of a task, asks for.
+fn entries(answer: &Message) -> Vec<InputEntry> {
+    let requests = answer.part(Member::InputRequests).into_iter().flat_map(Part::members);
+    let entry = |(key, request): (String, Part<'_>)| InputEntry {
+        key,
+        method: request.string("method").unwrap_or_default().into_owned(),
+        params: Bytes::copy_from_slice(request.get(&["params"]).map_or(b"{}", Part::text)),
+    };
+    requests.map(entry).collect()
 }
 
 #[cfg(test)]

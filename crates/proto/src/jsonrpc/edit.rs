@@ -289,7 +289,8 @@ struct Piece {
     text: Bytes,
 }
 
-fn quoted(text: &str) -> String {
+/// `text` as a JSON string.
+pub(crate) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
@@ -343,7 +344,7 @@ impl Message {
         let mut name = Name::None;
         if !method.is_empty() {
             text.put_slice(b",\"method\":");
-            let printed = Value::from(method).to_string();
+            let printed = quoted(method);
             name = if printed.contains('\\') {
                 Name::Unescaped(method.into())
             } else {

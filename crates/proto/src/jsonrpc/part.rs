@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Id, Kind, Member, Message, as_string};
+use super::{Id, Kind, Member, Message, as_string, quoted};
 use crate::json::{Fault, Walker};
 use crate::method;
 use crate::patch;
@@ -119,7 +119,7 @@ impl<'a> Part<'a> {
 
     /// The same with a string.
     pub fn with_string(self, key: &str, value: &str) -> Option<Bytes> {
-        self.with(key, Value::from(value).to_string().as_bytes())
+        self.with(key, quoted(value).as_bytes())
     }
 
     /// Its text without members of the object that `path` leads to; none if it has none of them.

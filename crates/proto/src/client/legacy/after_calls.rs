@@ -4,9 +4,8 @@
 use std::time::{Duration, Instant};
 
 use super::{GreetingPhase, LegacyClientHalf, OutstandingCall};
-use crate::client::across::request_about;
-use crate::client::ledger::cancel_notice;
-use crate::client::{CallId, Sharing, Ticket, Transmit};
+use crate::client::tasks::request_about;
+use crate::client::{CallId, Sharing, Ticket, Transmit, cancel_notice};
 use crate::exchange::{Lane, ServerEvent};
 use crate::jsonrpc::{Id, Message};
 use crate::method;

@@ -16,9 +16,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::{ModernClientCall, ToLegacy};
-use crate::client::across::{
-    MOST_PAGES, TASKS, declares_tasks, new_task_id, page_of_tools, strip_envelope,
-    task_as_extension, task_request,
+use crate::client::tasks::{
+    MOST_PAGES, declares_tasks, new_task_id, page_of_tools, task_as_extension, task_request,
 };
 use crate::client::{CallId, InternalCall, Ticket};
 use crate::exchange::{Ask, ServerEvent, To};
@@ -26,7 +25,7 @@ use crate::failure::{Outcome, Words};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::limits::MAX_ID;
 use crate::method;
-use crate::project;
+use crate::project::{self, TASKS, strip_envelope};
 use crate::refusal::{Refusal, code};
 use task_store::{CoreTask, TaskStore};
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use super::ToLegacy;
-use crate::client::across::{LISTS, request_about};
+use crate::client::tasks::{LISTS, request_about};
 use crate::client::{CallId, InternalCall, Ticket, listener};
 use crate::exchange::{ServerEvent, To};
 use crate::failure::Outcome;

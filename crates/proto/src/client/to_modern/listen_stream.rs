@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::older_answers::older_answer;
-use super::{InternalCall, ToModern};
+use super::{ToModern, older_answer};
 use crate::backoff::Reconnect;
-use crate::client::across::{Envelope, LISTS, unmarked};
-use crate::client::{CallId, Ticket};
+use crate::client::tasks::LISTS;
+use crate::client::{CallId, InternalCall, Ticket};
 use crate::exchange::{ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Kind, Member, Message, Part};
 use crate::limits::MAX_ID;
 use crate::method;
+use crate::project::{Envelope, unmarked};
 use crate::refusal::Refusal;
 use crate::watch::{Watcher, Watches};
 
@@ -49,11 +49,11 @@ pub(super) struct ListenStream<T> {
     watches: Watches,
     next: u64,
     /// Acknowledged.
-    heard: Option<Listen>,
+    heard: Option<ListenCall>,
     /// Not yet.
-    fresh: Option<Listen>,
+    fresh: Option<ListenCall>,
     /// Not needed any more, oldest first, and when they end.
-    old: VecDeque<(Listen, Instant)>,
+    old: VecDeque<(ListenCall, Instant)>,
     overlap: Overlap,
     /// Clients that wait to know whether a resource is watched.
     subscribers: Vec<(T, String)>,
@@ -74,7 +74,7 @@ enum Pause {
 }
 
 #[derive(Debug)]
-struct Listen {
+struct ListenCall {
     number: u64,
     call: CallId,
     wanted: Value,
@@ -135,7 +135,7 @@ impl<T: Ticket> ToModern<T> {
         }
     }
 
-    fn end_listen(&mut self, listen: &Listen, now: Instant) {
+    fn end_listen(&mut self, listen: &ListenCall, now: Instant) {
         self.listening.overlap.end(listen.number);
         self.inner.drop_call(listen.call, None, now);
     }
@@ -235,7 +235,7 @@ impl<T: Ticket> ToModern<T> {
         let hears_of_tasks = wanted.get("taskIds").is_some();
         let request = Envelope::ours().taking_tasks(hears_of_tasks).put_on(&request);
         let call = self.inner.open(InternalCall::Listen(number), &request, &None, now);
-        self.listening.fresh = Some(Listen { number, call, wanted });
+        self.listening.fresh = Some(ListenCall { number, call, wanted });
         self.listening.overlap.begin(number);
     }
 
@@ -309,7 +309,7 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn handle_listen_over(&mut self, number: u64, outcome: &Outcome, now: Instant) {
         self.listening.overlap.end(number);
         self.listening.old.retain(|(listen, _)| listen.number != number);
-        let is_it = |listen: &mut Listen| listen.number == number;
+        let is_it = |listen: &mut ListenCall| listen.number == number;
         let was_fresh = self.listening.fresh.take_if(is_it).is_some();
         if self.listening.heard.take_if(is_it).is_none() && !was_fresh {
             return;

@@ -9,14 +9,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::extension_tasks::Tasking;
-use super::older_answers::older_answer;
-use super::{InternalCall, ToModern};
-use crate::client::Ticket;
-use crate::client::across::{Envelope, MOST_PAGES, page_of_tools};
+use super::{ToModern, older_answer};
+use crate::client::tasks::{MOST_PAGES, page_of_tools};
+use crate::client::{InternalCall, Ticket};
 use crate::jsonrpc::{Kind, Member, Message};
 use crate::limits::MAX_ID;
 use crate::method;
-use crate::project;
+use crate::project::{self, Envelope};
 
 /// Tools to remember. Further ones are taken for such as return objects.
 const MOST: usize = 4096;

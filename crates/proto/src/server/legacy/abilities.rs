@@ -73,10 +73,7 @@ impl LegacyServerHalf {
 
     /// An answer to one of our questions; others are ignored.
     pub(super) fn handle_answer(&mut self, answer: Message) {
-        let number = match answer.id() {
-            Some(Id::Integer(number)) => u64::try_from(*number).ok(),
-            _ => None,
-        };
+        let number = answer.id().and_then(Id::number);
         if let Some(asked) = number.and_then(|number| self.asks.remove(&number)) {
             self.up.push_back(ClientEvent::Supply { ask: asked.ask, answer });
         }

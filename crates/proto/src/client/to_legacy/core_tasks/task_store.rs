@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::client::CallId;
-use crate::client::across::{TaskTerm, task_goes_on};
+use crate::client::tasks::{TaskTerm, task_goes_on};
 use crate::exchange::Ask;
 use crate::jsonrpc::{Message, Part};
 
