@@ -379,8 +379,8 @@ impl<T: Ticket> ClientHalf<T> {
     }
 
     /// What to tell the clients, oldest first.
-    pub fn poll_down(&mut self) -> Option<ServerEvent<T>> {
-        each!(self, half => half.poll_down())
+    pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
+        each!(self, half => half.poll_to_client())
     }
 
     /// The call that was opened with `ticket`, if it is open.

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::json::{Fault, Key, Walker, try_unescape, unescape};
+use crate::json::{Fault, MemberKey, Walker, try_unescape, unescape};
 use crate::limits::MAX_BATCH;
 use crate::method::meta;
 use crate::refusal::Refusal;
@@ -695,7 +695,7 @@ impl Members {
     fn note_doubt(
         &mut self,
         level: ObjectLevel,
-        key: Key<'_>,
+        key: MemberKey<'_>,
         member: Option<Member>,
         seen: &mut u64,
     ) {

@@ -205,8 +205,8 @@ impl ServerHalf {
     }
 
     /// What the client wants, oldest first.
-    pub fn poll_up(&mut self) -> Option<ClientEvent> {
-        each!(self, half => half.poll_up())
+    pub fn poll_to_server(&mut self) -> Option<ClientEvent> {
+        each!(self, half => half.poll_to_server())
     }
 
     /// The calls that are open and will be answered in time, oldest first. Listens are

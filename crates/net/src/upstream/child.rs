@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::{Failure, FailureSource};
-use switchboard_proto::line::{LineDecoder, LineTooLong};
+use switchboard_proto::framing::{LineDecoder, LineTooLong};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 

@@ -164,7 +164,7 @@ impl Core {
 
     /// Moves what the half has to tell to where it is passed on from.
     pub(super) fn settle(&mut self) {
-        while let Some(verb) = self.half.poll_down() {
+        while let Some(verb) = self.half.poll_to_client() {
             self.down.push_back(verb);
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::json;
 use switchboard_proto::client::legacy::LegacyClientHalf;
 use switchboard_proto::client::modern::ModernClientHalf;
-use switchboard_proto::client::probe::{self, Reply, Verdict};
+use switchboard_proto::client::probe::{self, ProbeReply, Verdict};
 use switchboard_proto::client::to_legacy::ToLegacy;
 use switchboard_proto::client::to_modern::ToModern;
 use switchboard_proto::client::{ClientHalf, Sharing};
@@ -155,20 +155,20 @@ impl Upstream {
         let waiting = tokio::time::timeout(CHILD_WAIT, told);
         let reply = match self.stop.until(waiting).await {
             None => return Found::Nothing,
-            Some(Err(_)) => Reply::Silence,
+            Some(Err(_)) => ProbeReply::Silence,
             Some(Ok(Ok(Outcome::Answered(answer)))) => probe::reply(None, &answer),
-            Some(Ok(_)) => Reply::Broken,
+            Some(Ok(_)) => ProbeReply::Broken,
         };
         self.scout(false);
         call.cancel(None).detach();
         match reply {
-            Reply::Silence | Reply::Broken => Found::Silent,
+            ProbeReply::Silence | ProbeReply::Broken => Found::Silent,
             reply => found(Carrier::Pipe, &reply),
         }
     }
 }
 
-fn found(carrier: Carrier, reply: &Reply) -> Found {
+fn found(carrier: Carrier, reply: &ProbeReply) -> Found {
     match probe::verdict(carrier, reply) {
         Verdict::Modern(_) => Found::Modern,
         Verdict::Legacy => Found::Legacy,

@@ -12,9 +12,9 @@ use switchboard_proto::backoff::Restart;
 use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::Failure;
+use switchboard_proto::framing;
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::limits::Limits;
-use switchboard_proto::line;
 
 use super::core::{PipeState, cost, look_at};
 use super::target::Piped;
@@ -335,7 +335,7 @@ impl Transport {
 pub(super) fn lines(messages: &[Message]) -> BytesMut {
     let mut buffer = BytesMut::with_capacity(messages.iter().map(|m| m.text().len() + 1).sum());
     for message in messages {
-        line::encode(message.text(), &mut buffer);
+        framing::encode_line(message.text(), &mut buffer);
     }
     buffer
 }

@@ -61,7 +61,7 @@ pub struct LegacyClientHalf<T> {
     /// The link was ended for nobody used it.
     rested: bool,
     out: VecDeque<Transmit>,
-    down: VecDeque<ServerEvent<T>>,
+    to_client: VecDeque<ServerEvent<T>>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -106,7 +106,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             level: None,
             rested: false,
             out: VecDeque::new(),
-            down: VecDeque::new(),
+            to_client: VecDeque::new(),
         }
     }
 
@@ -163,7 +163,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     fn finish(&mut self, to: T, outcome: impl Into<Outcome>) {
-        self.down.push_back(ServerEvent::Finish { to, outcome: outcome.into() });
+        self.to_client.push_back(ServerEvent::Finish { to, outcome: outcome.into() });
     }
 
     fn send(&mut self, lane: Lane, message: Message) {
@@ -259,7 +259,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             method::PROGRESS => match self.ledger.progress(message, now) {
                 Some((id, message)) => {
                     let to = self.client_of(id).map(To::Call);
-                    self.down.extend(to.map(|to| ServerEvent::Note { to, message }));
+                    self.to_client.extend(to.map(|to| ServerEvent::Note { to, message }));
                 }
                 // A task reports under the token of a call that has been answered.
                 None if alone => self.push_note(To::Session, message),
@@ -283,7 +283,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     fn push_note(&mut self, to: To<T>, message: &Message) {
-        self.down.push_back(ServerEvent::Note { to, message: message.clone() });
+        self.to_client.push_back(ServerEvent::Note { to, message: message.clone() });
     }
 
     fn client_of(&self, id: CallId) -> Option<T> {
@@ -332,8 +332,8 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     /// What to tell the clients, oldest first.
-    pub fn poll_down(&mut self) -> Option<ServerEvent<T>> {
-        self.down.pop_front()
+    pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
+        self.to_client.pop_front()
     }
 
     /// Whether the server has been greeted and answered.
@@ -469,7 +469,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     fn answer_greeters(&mut self, outcome: &Outcome) {
         for to in self.greeters.drain(..) {
-            self.down.push_back(ServerEvent::Finish { to, outcome: outcome.clone() });
+            self.to_client.push_back(ServerEvent::Finish { to, outcome: outcome.clone() });
         }
     }
 
@@ -482,7 +482,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             if let Some((id, call)) = self.ledger.answer(&message) {
                 self.end_watch(id, &call, false);
                 let finish = |to| ServerEvent::Finish { to, outcome: outcome.clone() };
-                self.down.extend(call.owner.map(finish));
+                self.to_client.extend(call.owner.map(finish));
             }
         }
     }
@@ -594,7 +594,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
                 && let Some(method) = method::list_changed(capability)
             {
                 let message = Message::notification(method, None);
-                self.down.push_back(ServerEvent::Note { to: To::Session, message });
+                self.to_client.push_back(ServerEvent::Note { to: To::Session, message });
             }
         }
     }
@@ -724,7 +724,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             self.ledger.hold(id, now);
         }
         self.asks.insert(ask, ServerQuestion { id, to: to.clone(), lane, on, holds });
-        self.down.push_back(ServerEvent::Ask { to, ask, request: request.clone() });
+        self.to_client.push_back(ServerEvent::Ask { to, ask, request: request.clone() });
     }
 
     /// The call that a question is put to where clients share a server and only
@@ -767,7 +767,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// Takes a question back in the server's name.
     fn recall(&mut self, ask: Ask, asked: ServerQuestion<T>) {
         let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
-        self.down.push_back(ServerEvent::Recall { to: asked.to, ask, message });
+        self.to_client.push_back(ServerEvent::Recall { to: asked.to, ask, message });
     }
 
     /// The server does not need an answer any more.
@@ -777,7 +777,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
         if let Some(ask) = ask
             && let Some(asked) = self.take_ask(ask, now)
         {
-            self.down.push_back(ServerEvent::Recall {
+            self.to_client.push_back(ServerEvent::Recall {
                 to: asked.to,
                 ask,
                 message: message.clone(),

@@ -40,7 +40,7 @@ pub struct ModernClientHalf<T> {
     ledger: Ledger<ModernCallOwner<T>>,
     tools: ToolHeaders,
     out: VecDeque<Transmit>,
-    down: VecDeque<ServerEvent<T>>,
+    to_client: VecDeque<ServerEvent<T>>,
 }
 
 /// Whose a call is.
@@ -65,7 +65,7 @@ impl<T: Ticket> ModernClientHalf<T> {
             ledger: Ledger::new(sharing, limits),
             tools: ToolHeaders::default(),
             out: VecDeque::new(),
-            down: VecDeque::new(),
+            to_client: VecDeque::new(),
         }
     }
 
@@ -92,7 +92,7 @@ impl<T: Ticket> ModernClientHalf<T> {
     }
 
     fn finish(&mut self, to: T, outcome: impl Into<Outcome>) {
-        self.down.push_back(ServerEvent::Finish { to, outcome: outcome.into() });
+        self.to_client.push_back(ServerEvent::Finish { to, outcome: outcome.into() });
     }
 
     fn begin(
@@ -259,7 +259,7 @@ impl<T: Ticket> ModernClientHalf<T> {
         let listens = call.request.method() == method::LISTEN;
         if let ModernCallOwner::Client(ticket) = &call.owner {
             let to = To::Call(ticket.clone());
-            self.down.push_back(ServerEvent::Note { to, message });
+            self.to_client.push_back(ServerEvent::Note { to, message });
         }
         if listens {
             self.ledger.keep(id, now);
@@ -347,8 +347,8 @@ impl<T: Ticket> ModernClientHalf<T> {
     }
 
     /// What to tell the clients, oldest first.
-    pub fn poll_down(&mut self) -> Option<ServerEvent<T>> {
-        self.down.pop_front()
+    pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
+        self.to_client.pop_front()
     }
 
     /// The call that was opened with `ticket`, if it is open.

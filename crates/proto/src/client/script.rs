@@ -99,7 +99,7 @@ fn shorten(line: &str, envelope: &str) -> String {
 
 fn drain(half: &mut ClientHalf<Name>, seen: &mut Vec<String>) {
     loop {
-        if let Some(down) = half.poll_down() {
+        if let Some(down) = half.poll_to_client() {
             seen.push(told(down));
         } else if let Some(transmit) = half.poll_transmit() {
             seen.push(match transmit {

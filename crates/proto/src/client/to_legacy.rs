@@ -65,7 +65,7 @@ pub struct ToLegacy<T> {
     due: Option<Instant>,
     /// A client of the server's own era was here, and hears what is for all.
     has_natives: bool,
-    down: VecDeque<ServerEvent<T>>,
+    to_client: VecDeque<ServerEvent<T>>,
 }
 
 /// Attempts in a row to reach a server that is gone while somebody listens.
@@ -118,7 +118,7 @@ impl<T: Ticket> ToLegacy<T> {
             reconnect: Reconnect::new(ATTEMPTS),
             due: None,
             has_natives: false,
-            down: VecDeque::new(),
+            to_client: VecDeque::new(),
         }
     }
 
@@ -220,7 +220,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     fn refuse(&mut self, to: T, why: &Refusal) -> CallId {
-        self.down.push_back(ServerEvent::Finish { to, outcome: why.clone().into() });
+        self.to_client.push_back(ServerEvent::Finish { to, outcome: why.clone().into() });
         CallId::DONE
     }
 
@@ -270,17 +270,21 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Turns what the server said into what its clients understand.
     fn translate(&mut self, now: Instant) {
-        while let Some(down) = self.inner.poll_down() {
+        while let Some(down) = self.inner.poll_to_client() {
             match down {
                 ServerEvent::Note { to, message } => self.handle_note(to, &message, now),
                 ServerEvent::Ask { to, ask, request } => self.handle_ask(&to, ask, &request, now),
                 ServerEvent::Recall { to: To::Call(InternalCall::Native(to)), ask, message } => {
-                    self.down.push_back(ServerEvent::Recall { to: To::Call(to), ask, message });
+                    self.to_client.push_back(ServerEvent::Recall {
+                        to: To::Call(to),
+                        ask,
+                        message,
+                    });
                 }
                 ServerEvent::Recall { ask, message, .. } => self.handle_recall(ask, message),
                 ServerEvent::Finish { to, outcome } => self.handle_finish(to, outcome, now),
                 ServerEvent::Unanswered { to: InternalCall::Native(to) } => {
-                    self.down.push_back(ServerEvent::Unanswered { to });
+                    self.to_client.push_back(ServerEvent::Unanswered { to });
                 }
                 ServerEvent::Unanswered { .. } => {}
             }
@@ -295,7 +299,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         if let To::Call(InternalCall::Native(to)) = to {
             let (to, message) = (To::Call(to), message.clone());
-            return self.down.push_back(ServerEvent::Note { to, message });
+            return self.to_client.push_back(ServerEvent::Note { to, message });
         }
         match message.method() {
             method::LOG => return self.handle_log(&to, message),
@@ -306,7 +310,7 @@ impl<T: Ticket> ToLegacy<T> {
             && message.method() != method::ELICITED
         {
             let (to, message) = (To::Call(ticket), message.clone());
-            self.down.push_back(ServerEvent::Note { to, message });
+            self.to_client.push_back(ServerEvent::Note { to, message });
         }
     }
 
@@ -323,10 +327,10 @@ impl<T: Ticket> ToLegacy<T> {
                     Kind::Error => self.newer_answer(&answer, method::DISCOVER),
                     _ => Message::result(&Id::from(0), &self.discovery(&answer)).into(),
                 };
-                self.down.push_back(ServerEvent::Finish { to, outcome });
+                self.to_client.push_back(ServerEvent::Finish { to, outcome });
             }
             (InternalCall::Discover(to) | InternalCall::Native(to), outcome) => {
-                self.down.push_back(ServerEvent::Finish { to, outcome });
+                self.to_client.push_back(ServerEvent::Finish { to, outcome });
             }
             (InternalCall::Listen(number), outcome) => self.handle_met(number, outcome, now),
             (InternalCall::Watch { listen, uri, .. }, outcome) => {
@@ -365,7 +369,8 @@ impl<T: Ticket> ToLegacy<T> {
     fn finish(&mut self, number: u64, outcome: impl Into<Outcome>, now: Instant) {
         if let Some(call) = self.calls.remove(&number) {
             self.end_questions_of(number, &call.ticket, now);
-            self.down.push_back(ServerEvent::Finish { to: call.ticket, outcome: outcome.into() });
+            self.to_client
+                .push_back(ServerEvent::Finish { to: call.ticket, outcome: outcome.into() });
         }
     }
 
@@ -375,8 +380,8 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// What to tell the clients, oldest first.
-    pub fn poll_down(&mut self) -> Option<ServerEvent<T>> {
-        self.down.pop_front()
+    pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
+        self.to_client.pop_front()
     }
 
     /// The lane of the only open call, if there is just one.
@@ -534,7 +539,7 @@ impl<T: Ticket> ToLegacy<T> {
         let wants = |least| method::is_grave(record, least);
         if let Some(call) = call.filter(|call| call.level.is_some_and(wants)) {
             let to = To::Call(call.ticket.clone());
-            self.down.push_back(ServerEvent::Note { to, message: record.clone() });
+            self.to_client.push_back(ServerEvent::Note { to, message: record.clone() });
         }
     }
 
@@ -625,7 +630,7 @@ impl<T: Ticket> ToLegacy<T> {
         let to = To::Call(call.ticket.clone());
         let guess = guessed.then(|| (request.clone(), call.client.clone()));
         self.asks.insert(ask, RoutedQuestion { number, guess });
-        self.down.push_back(ServerEvent::Ask { to, ask, request });
+        self.to_client.push_back(ServerEvent::Ask { to, ask, request });
     }
 
     /// The call that a question is likely to be about, where nothing says it. A
@@ -653,7 +658,7 @@ impl<T: Ticket> ToLegacy<T> {
         let asked = self.asks.remove(&ask);
         if let Some(call) = asked.and_then(|asked| self.calls.get(&asked.number)) {
             let to = To::Call(call.ticket.clone());
-            self.down.push_back(ServerEvent::Recall { to, ask, message });
+            self.to_client.push_back(ServerEvent::Recall { to, ask, message });
         }
     }
 
@@ -679,7 +684,7 @@ impl<T: Ticket> ToLegacy<T> {
                 Some((other, request)) => {
                     let words = Message::notification(method::CANCELLED, None);
                     let to = To::Call(ticket.clone());
-                    self.down.push_back(ServerEvent::Recall { to, ask, message: words });
+                    self.to_client.push_back(ServerEvent::Recall { to, ask, message: words });
                     self.put_to(other, ask, request, true, now);
                 }
                 None => self.inner.refuse_ask(ask, now),
@@ -703,7 +708,7 @@ impl<T: Ticket> ToLegacy<T> {
             self.next_ask += 1;
             waiting.insert(ask);
             self.asks.insert(ask, RoutedQuestion { number, guess: None });
-            self.down.push_back(ServerEvent::Ask { to: to.clone(), ask, request });
+            self.to_client.push_back(ServerEvent::Ask { to: to.clone(), ask, request });
         }
         call.visit = Some(Visit { waiting, error: error.clone(), declined: false });
         true

@@ -63,7 +63,7 @@ pub struct ToModern<T> {
     listening: ListenStream<T>,
     tasks: ExtensionTasks,
     tools: WrappedTools,
-    down: VecDeque<ServerEvent<T>>,
+    to_client: VecDeque<ServerEvent<T>>,
 }
 
 /// What is known of a client.
@@ -110,7 +110,7 @@ impl<T: Ticket> ToModern<T> {
             listening: ListenStream::default(),
             tasks: ExtensionTasks::new(limits.tasks, limits.total),
             tools: WrappedTools::default(),
-            down: VecDeque::new(),
+            to_client: VecDeque::new(),
         }
     }
 
@@ -204,12 +204,12 @@ impl<T: Ticket> ToModern<T> {
     /// Answers a call without the server.
     fn answer(&mut self, to: T, result: &[u8]) -> CallId {
         let outcome = Message::result(&Id::from(0), result).into();
-        self.down.push_back(ServerEvent::Finish { to, outcome });
+        self.to_client.push_back(ServerEvent::Finish { to, outcome });
         CallId::DONE
     }
 
     fn refuse(&mut self, to: T, why: impl Into<Failure>) -> CallId {
-        self.down.push_back(ServerEvent::Finish { to, outcome: why.into().into() });
+        self.to_client.push_back(ServerEvent::Finish { to, outcome: why.into().into() });
         CallId::DONE
     }
 
@@ -299,7 +299,7 @@ impl<T: Ticket> ToModern<T> {
 
     /// Turns what the server said into what its clients understand.
     fn translate(&mut self, now: Instant) {
-        while let Some(down) = self.inner.poll_down() {
+        while let Some(down) = self.inner.poll_to_client() {
             match down {
                 ServerEvent::Note {
                     to: To::Call(InternalCall::Call { number, ticket }),
@@ -320,10 +320,10 @@ impl<T: Ticket> ToModern<T> {
                     }
                 }
                 ServerEvent::Note { to: To::Call(InternalCall::Native(to)), message } => {
-                    self.down.push_back(ServerEvent::Note { to: To::Call(to), message });
+                    self.to_client.push_back(ServerEvent::Note { to: To::Call(to), message });
                 }
                 ServerEvent::Finish { to: InternalCall::Native(to), outcome } => {
-                    self.down.push_back(ServerEvent::Finish { to, outcome });
+                    self.to_client.push_back(ServerEvent::Finish { to, outcome });
                 }
                 ServerEvent::Finish { to: InternalCall::Meet, outcome } => {
                     self.handle_discovered(outcome, now);
@@ -350,8 +350,8 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// What to tell the clients, oldest first.
-    pub fn poll_down(&mut self) -> Option<ServerEvent<T>> {
-        self.down.pop_front()
+    pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
+        self.to_client.pop_front()
     }
 
     /// The lane of the only open call, if there is just one.
@@ -402,7 +402,7 @@ impl<T: Ticket> ToModern<T> {
         }
         let message =
             if method::is_for_all(message.method()) { unmarked(&message) } else { message };
-        self.down.push_back(ServerEvent::Note { to: To::Call(ticket), message });
+        self.to_client.push_back(ServerEvent::Note { to: To::Call(ticket), message });
     }
 
     /// The server answered a call.
@@ -441,7 +441,8 @@ impl<T: Ticket> ToModern<T> {
     fn finish(&mut self, number: u64, outcome: impl Into<Outcome>) {
         if let Some(call) = self.calls.remove(&number) {
             self.recall_round(&call);
-            self.down.push_back(ServerEvent::Finish { to: call.ticket, outcome: outcome.into() });
+            self.to_client
+                .push_back(ServerEvent::Finish { to: call.ticket, outcome: outcome.into() });
         }
     }
 
@@ -515,7 +516,7 @@ impl<T: Ticket> ToModern<T> {
             let outcome = outcome.and_then(older);
             for to in greeters {
                 self.sessions.remove(&to.owner());
-                self.down.push_back(ServerEvent::Finish { to, outcome: outcome.clone() });
+                self.to_client.push_back(ServerEvent::Finish { to, outcome: outcome.clone() });
             }
             return;
         };
@@ -650,7 +651,7 @@ impl<T: Ticket> ToModern<T> {
             let id = Id::Text(entry.key.as_str().into());
             let request = Message::request(&id, &entry.method, Some(&params));
             round.waiting.insert(ask, entry);
-            self.down.push_back(ServerEvent::Ask { to: To::Call(to.clone()), ask, request });
+            self.to_client.push_back(ServerEvent::Ask { to: To::Call(to.clone()), ask, request });
         }
         self.set_round(number, round);
     }
@@ -744,7 +745,7 @@ impl<T: Ticket> ToModern<T> {
             self.asks.remove(&ask);
             let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
             let to = To::Call(call.ticket.clone());
-            self.down.push_back(ServerEvent::Recall { to, ask, message });
+            self.to_client.push_back(ServerEvent::Recall { to, ask, message });
         }
     }
 

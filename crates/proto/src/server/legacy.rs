@@ -48,7 +48,7 @@ pub struct LegacyServerHalf {
     /// there may be calls.
     cancelled: BTreeMap<Exchange, (LegacyCall, bool)>,
     next_ask: u64,
-    asks: HashMap<u64, OpenQuestion>,
+    asks: HashMap<u64, AskedQuestion>,
     /// The questions that it said it can be asked.
     able: Vec<&'static str>,
     /// Resources this client watches; others' updates are not for it.
@@ -59,7 +59,7 @@ pub struct LegacyServerHalf {
     streams: ClientStreams,
     /// `initialized` came while `initialize` was still with the backend.
     confirmed: bool,
-    up: VecDeque<ClientEvent>,
+    to_server: VecDeque<ClientEvent>,
 }
 
 /// How far the conversation has got.
@@ -87,7 +87,7 @@ struct LegacyCall {
 }
 
 #[derive(Debug)]
-struct OpenQuestion {
+struct AskedQuestion {
     ask: Ask,
     exchange: Option<Exchange>,
 }
@@ -112,7 +112,7 @@ impl LegacyServerHalf {
             bare: false,
             streams: ClientStreams::new(carrier, limits),
             confirmed: false,
-            up: VecDeque::new(),
+            to_server: VecDeque::new(),
         }
     }
 
@@ -203,7 +203,7 @@ impl LegacyServerHalf {
         let watch = self.note_watching(exchange, &request);
         self.calls.insert(exchange, LegacyCall { id, lane, greets, watch });
         let request = self.for_server(request);
-        self.up.push_back(ClientEvent::Open { exchange, request, said: None });
+        self.to_server.push_back(ClientEvent::Open { exchange, request, said: None });
     }
 
     /// Why a request cannot be taken now, if it cannot.
@@ -231,7 +231,7 @@ impl LegacyServerHalf {
             method::CANCELLED => self.handle_cancel(message),
             method::INITIALIZED => self.handle_initialized(message),
             _ if self.phase == Phase::Fresh => {}
-            _ => self.up.push_back(ClientEvent::Note { message }),
+            _ => self.to_server.push_back(ClientEvent::Note { message }),
         }
     }
 
@@ -245,7 +245,7 @@ impl LegacyServerHalf {
         }
         if let Some(call) = self.forget(exchange, false) {
             self.cancelled.insert(exchange, (call, false));
-            self.up.push_back(ClientEvent::Drop { exchange, message: Some(message) });
+            self.to_server.push_back(ClientEvent::Drop { exchange, message: Some(message) });
         }
     }
 
@@ -314,7 +314,7 @@ impl LegacyServerHalf {
             Phase::Greeting if !self.confirmed => self.confirmed = true,
             _ => return,
         }
-        self.up.push_back(ClientEvent::Note { message });
+        self.to_server.push_back(ClientEvent::Note { message });
     }
 
     fn handle_greeted(&mut self, answer: &Message) {
@@ -361,8 +361,8 @@ impl LegacyServerHalf {
     }
 
     /// What the client wants, oldest first.
-    pub fn poll_up(&mut self) -> Option<ClientEvent> {
-        self.up.pop_front()
+    pub fn poll_to_server(&mut self) -> Option<ClientEvent> {
+        self.to_server.pop_front()
     }
 
     /// The inside may still answer a call that was cancelled: `finish` or

@@ -44,7 +44,7 @@ pub struct ModernServerHalf {
     /// Calls with questions that have not been put to the client.
     due: VecDeque<Exchange>,
     out: VecDeque<(Lane, Frame)>,
-    up: VecDeque<ClientEvent>,
+    to_server: VecDeque<ClientEvent>,
 }
 
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl ModernServerHalf {
             parked: BTreeMap::new(),
             due: VecDeque::new(),
             out: VecDeque::new(),
-            up: VecDeque::new(),
+            to_server: VecDeque::new(),
         }
     }
 
@@ -98,7 +98,7 @@ impl ModernServerHalf {
             }
             Kind::Notification => {
                 if message.method() != method::CANCELLED {
-                    self.up.push_back(ClientEvent::Note { message });
+                    self.to_server.push_back(ClientEvent::Note { message });
                 } else if self.carrier == Carrier::Pipe {
                     self.handle_cancel(message);
                 }
@@ -167,7 +167,7 @@ impl ModernServerHalf {
             held: HeldNotes::default(),
         };
         self.calls.insert(exchange, call);
-        self.up.push_back(ClientEvent::Open { exchange, request, said });
+        self.to_server.push_back(ClientEvent::Open { exchange, request, said });
     }
 
     fn handle_cancel(&mut self, message: Message) {
@@ -175,7 +175,7 @@ impl ModernServerHalf {
             return;
         };
         self.forget(exchange);
-        self.up.push_back(ClientEvent::Drop { exchange, message: Some(message) });
+        self.to_server.push_back(ClientEvent::Drop { exchange, message: Some(message) });
     }
 
     /// Whether a call is open under this id.
@@ -188,7 +188,7 @@ impl ModernServerHalf {
         let gone = self.calls.iter().filter(|(_, call)| call.lane == lane);
         for exchange in gone.map(|(&exchange, _)| exchange).collect::<Vec<_>>() {
             self.forget(exchange);
-            self.up.push_back(ClientEvent::Drop { exchange, message: None });
+            self.to_server.push_back(ClientEvent::Drop { exchange, message: None });
         }
     }
 
@@ -274,8 +274,8 @@ impl ModernServerHalf {
     }
 
     /// What the client wants, oldest first.
-    pub fn poll_up(&mut self) -> Option<ClientEvent> {
-        self.up.pop_front()
+    pub fn poll_to_server(&mut self) -> Option<ClientEvent> {
+        self.to_server.pop_front()
     }
 
     /// How many calls are open that are no listens.
@@ -564,10 +564,10 @@ impl ModernServerHalf {
         call.streaming = false;
         call.retry = Some(RetryEnvelope::read(request));
         if answer.is_none() {
-            self.up.push_back(ClientEvent::Again { exchange, request: request.clone() });
+            self.to_server.push_back(ClientEvent::Again { exchange, request: request.clone() });
         }
         for (ask, answer) in call.round.take_answers(request) {
-            self.up.push_back(ClientEvent::Supply { ask, answer });
+            self.to_server.push_back(ClientEvent::Supply { ask, answer });
         }
         let open = std::mem::take(&mut call.round.questions).into_iter();
         let may_ask =
@@ -600,7 +600,7 @@ impl ModernServerHalf {
     fn give_up(&mut self, exchange: Exchange, parked: &ParkedCall) {
         match parked.answer {
             Some(_) => self.refuse_asks(&parked.call.round.questions),
-            None => self.up.push_back(ClientEvent::Drop { exchange, message: None }),
+            None => self.to_server.push_back(ClientEvent::Drop { exchange, message: None }),
         }
     }
 
@@ -608,7 +608,8 @@ impl ModernServerHalf {
     fn refuse_asks(&mut self, questions: &BTreeMap<String, ParkedQuestion>) {
         let answer = Message::refusal(None, &Refusal::NobodyToAsk);
         for question in questions.values().filter(|question| !question.moot) {
-            self.up.push_back(ClientEvent::Supply { ask: question.ask, answer: answer.clone() });
+            self.to_server
+                .push_back(ClientEvent::Supply { ask: question.ask, answer: answer.clone() });
         }
     }
 

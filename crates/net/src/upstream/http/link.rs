@@ -10,14 +10,14 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use switchboard_proto::backoff::Reconnect;
-use switchboard_proto::client::probe::{self, Reply};
+use switchboard_proto::client::probe::{self, ProbeReply};
 use switchboard_proto::failure::Failure;
+use switchboard_proto::framing::EventDecoder;
 use switchboard_proto::header;
 use switchboard_proto::header::Mirror;
 use switchboard_proto::jsonrpc::{self, Id, Kind, Member, Message, Part};
 use switchboard_proto::refusal::{Refusal, is_modern_code};
 use switchboard_proto::revision::Revision;
-use switchboard_proto::sse::EventDecoder;
 use tokio::sync::watch;
 
 use super::ear::Ear;
@@ -215,7 +215,7 @@ impl Session {
 
 /// What came of the question.
 pub(crate) struct Probed {
-    pub(crate) reply: Reply,
+    pub(crate) reply: ProbeReply,
     /// The answer, if it is one.
     pub(crate) answer: Option<Message>,
     /// What came is the stream of an HTTP+SSE server.
@@ -231,12 +231,12 @@ impl Probed {
     }
 
     fn unanswered(status: StatusCode, is_old: bool, failure: Failure) -> Self {
-        let reply = Reply::Http { status: status.as_u16() };
+        let reply = ProbeReply::Http { status: status.as_u16() };
         Self { reply, answer: None, is_old, failure: Some(failure) }
     }
 
     fn broken(failure: Failure) -> Self {
-        Self { reply: Reply::Broken, answer: None, is_old: false, failure: Some(failure) }
+        Self { reply: ProbeReply::Broken, answer: None, is_old: false, failure: Some(failure) }
     }
 }
 

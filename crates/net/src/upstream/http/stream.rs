@@ -14,10 +14,10 @@ use hyper::body::Incoming;
 use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::Failure;
+use switchboard_proto::framing::{EventDecoder, EventTooLong};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
-use switchboard_proto::sse::{EventDecoder, EventTooLong};
 
 use super::Post;
 use super::link::{Link, Session};

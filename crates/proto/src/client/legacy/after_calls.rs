@@ -182,13 +182,14 @@ impl<T: Ticket> LegacyClientHalf<T> {
             .id()
             .and_then(|id| self.take_cancelled(id))
             .and_then(|cancelled| cancelled.awaits);
-        self.down.extend(to.map(|to| ServerEvent::Finish { to, outcome: answer.clone().into() }));
+        self.to_client
+            .extend(to.map(|to| ServerEvent::Finish { to, outcome: answer.clone().into() }));
     }
 
     /// The lane of a call that was dropped is over without an answer.
     pub(super) fn end_cancelled_lane(&mut self, lane: Lane) {
         let to = self.take_cancelled(&Id::from(lane.0)).and_then(|cancelled| cancelled.awaits);
-        self.down.extend(to.map(|to| ServerEvent::Unanswered { to }));
+        self.to_client.extend(to.map(|to| ServerEvent::Unanswered { to }));
     }
 
     fn take_cancelled(&mut self, id: &Id) -> Option<RecentlyCancelled<T>> {
@@ -202,7 +203,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
         if let Some(to) = cancelled.awaits {
             // Over HTTP some servers leave the stream open for ever.
             self.out.push_back(Transmit::Abort { lane: cancelled.id.lane() });
-            self.down.push_back(ServerEvent::Unanswered { to });
+            self.to_client.push_back(ServerEvent::Unanswered { to });
         }
     }
 
@@ -218,7 +219,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// The link is gone: no server answers them.
     pub(super) fn lose_cancelled(&mut self) {
         let awaits = self.recently_cancelled.drain(..).filter_map(|cancelled| cancelled.awaits);
-        self.down.extend(awaits.map(|to| ServerEvent::Unanswered { to }));
+        self.to_client.extend(awaits.map(|to| ServerEvent::Unanswered { to }));
     }
 
     /// A client is gone: it gets no answers.

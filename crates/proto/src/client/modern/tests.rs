@@ -437,7 +437,7 @@ fn drain(half: &mut ModernClientHalf<Name>, seen: &mut Vec<String>) {
             Transmit::Abort { lane } => format!("abort {}", lane.0),
         });
     }
-    while let Some(down) = half.poll_down() {
+    while let Some(down) = half.poll_to_client() {
         seen.push(match down {
             ServerEvent::Note { to: To::Call(name), message } => {
                 format!("{}: note {}", name.0, show(&message))

@@ -303,7 +303,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         let answer = Message::result(&Id::from(0), b"{}");
         let answer = self.newer_answer(&answer, method::UPDATE_TASK);
-        self.down.push_back(ServerEvent::Finish { to: ticket, outcome: answer });
+        self.to_client.push_back(ServerEvent::Finish { to: ticket, outcome: answer });
         self.translate(now);
         CallId::DONE
     }

@@ -52,7 +52,7 @@ impl<T: Ticket> ToLegacy<T> {
         for (number, call) in std::mem::take(&mut self.calls) {
             self.end_questions_of(number, &call.ticket, now);
             let outcome = call.lingers.map_or_else(|| why.clone().into(), |(outcome, _)| outcome);
-            self.down.push_back(ServerEvent::Finish { to: call.ticket, outcome });
+            self.to_client.push_back(ServerEvent::Finish { to: call.ticket, outcome });
         }
         self.return_later(now);
     }
@@ -113,7 +113,8 @@ impl<T: Ticket> ToLegacy<T> {
     /// What is for everybody is for them too.
     pub(super) fn tell_natives(&mut self, message: &Message) {
         if self.has_natives {
-            self.down.push_back(ServerEvent::Note { to: To::Session, message: message.clone() });
+            self.to_client
+                .push_back(ServerEvent::Note { to: To::Session, message: message.clone() });
         }
     }
 
@@ -133,7 +134,7 @@ impl<T: Ticket> ToLegacy<T> {
         };
         let Some(InternalCall::Native(to)) = to else { return false };
         let (to, request) = (To::Call(to), request.clone());
-        self.down.push_back(ServerEvent::Ask { to, ask, request });
+        self.to_client.push_back(ServerEvent::Ask { to, ask, request });
         true
     }
 

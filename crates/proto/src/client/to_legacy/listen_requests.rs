@@ -201,7 +201,7 @@ impl<T: Ticket> ToLegacy<T> {
     fn fail_listen(&mut self, number: u64, why: Outcome, now: Instant) {
         if let Some(to) = self.end_listen(number, now) {
             let outcome = why.and_then(|error| self.newer_answer(error, method::LISTEN));
-            self.down.push_back(ServerEvent::Finish { to, outcome });
+            self.to_client.push_back(ServerEvent::Finish { to, outcome });
         }
     }
 
@@ -226,10 +226,10 @@ impl<T: Ticket> ToLegacy<T> {
         let params = params.to_string();
         let message = Message::notification(method::ACKNOWLEDGED, Some(params.as_bytes()));
         let to = To::Call(listen.ticket.clone());
-        self.down.push_back(ServerEvent::Note { to: to.clone(), message });
+        self.to_client.push_back(ServerEvent::Note { to: to.clone(), message });
         for message in std::mem::take(&mut listen.early) {
             if listen.wants(&message) {
-                self.down.push_back(ServerEvent::Note { to: to.clone(), message });
+                self.to_client.push_back(ServerEvent::Note { to: to.clone(), message });
             }
         }
         if nothing {
@@ -240,7 +240,7 @@ impl<T: Ticket> ToLegacy<T> {
     fn finish_listen(&mut self, number: u64, now: Instant) {
         if let Some(to) = self.end_listen(number, now) {
             let answer = Message::result(&Id::from(0), &listen_over("0"));
-            self.down.push_back(ServerEvent::Finish { to, outcome: answer.into() });
+            self.to_client.push_back(ServerEvent::Finish { to, outcome: answer.into() });
         }
     }
 
@@ -269,7 +269,7 @@ impl<T: Ticket> ToLegacy<T> {
             is_heard = true;
             if listen.acknowledged {
                 let to = To::Call(listen.ticket.clone());
-                self.down.push_back(ServerEvent::Note { to, message: message.clone() });
+                self.to_client.push_back(ServerEvent::Note { to, message: message.clone() });
             } else if listen.early.len() < MOST_EARLY {
                 listen.early.push(message.clone());
             }

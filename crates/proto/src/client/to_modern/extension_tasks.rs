@@ -349,7 +349,7 @@ impl<T: Ticket> ToModern<T> {
         task.show(shown.clone());
         let params = shown.to_string();
         let message = Message::notification(method::TASK_STATUS, Some(params.as_bytes()));
-        self.down.push_back(ServerEvent::Note { to: To::Session, message });
+        self.to_client.push_back(ServerEvent::Note { to: To::Session, message });
         for call in self.calls.values_mut() {
             if let Tasking::Wait(wait) = &mut call.tasking
                 && *wait.id == *id
@@ -471,7 +471,7 @@ impl<T: Ticket> ToModern<T> {
             wait.seen.insert(entry.key.clone());
             wait.asked.insert(ask, (entry.key, entry.method));
             let to = To::Call(call.ticket.clone());
-            self.down.push_back(ServerEvent::Ask { to, ask, request });
+            self.to_client.push_back(ServerEvent::Ask { to, ask, request });
         }
     }
 

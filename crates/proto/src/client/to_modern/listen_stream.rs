@@ -251,7 +251,8 @@ impl<T: Ticket> ToModern<T> {
         if message.method() == method::TASK_CHANGED {
             self.handle_task_note(message, now);
         } else if self.listening.overlap.is_news(number, message) {
-            self.down.push_back(ServerEvent::Note { to: To::Session, message: unmarked(message) });
+            self.to_client
+                .push_back(ServerEvent::Note { to: To::Session, message: unmarked(message) });
         }
     }
 
@@ -279,7 +280,7 @@ impl<T: Ticket> ToModern<T> {
                 let changed = method::list_changed(capability).filter(|_| honoured[name] == true);
                 if let Some(method) = changed {
                     let message = Message::notification(method, None);
-                    self.down.push_back(ServerEvent::Note { to: To::Session, message });
+                    self.to_client.push_back(ServerEvent::Note { to: To::Session, message });
                 }
             }
         }
@@ -322,7 +323,7 @@ impl<T: Ticket> ToModern<T> {
                     older_answer(it, method::SUBSCRIBE, self.revision_of(&to), false)
                 };
                 let outcome = outcome.clone().and_then(older);
-                self.down.push_back(ServerEvent::Finish { to, outcome });
+                self.to_client.push_back(ServerEvent::Finish { to, outcome });
             }
         }
         // An error that the server gave would be given again.

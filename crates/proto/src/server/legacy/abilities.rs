@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::revision_in;
-use super::{LegacyServerHalf, OpenQuestion, Phase};
+use super::{AskedQuestion, LegacyServerHalf, Phase};
 use crate::exchange::{Ask, ClientEvent, Exchange};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method;
@@ -43,7 +43,7 @@ impl LegacyServerHalf {
         let lane = owner.or_else(|| if self.streams.is_heard() { None } else { newest() });
         let number = self.next_ask;
         self.next_ask += 1;
-        self.asks.insert(number, OpenQuestion { ask, exchange });
+        self.asks.insert(number, AskedQuestion { ask, exchange });
         self.streams.send(lane, &request.with_id(&Id::from(number)));
         true
     }
@@ -67,7 +67,7 @@ impl LegacyServerHalf {
     pub fn handle_silence(&mut self) {
         for (_, asked) in self.asks.drain() {
             let answer = Message::refusal(None, &Refusal::NobodyToAsk);
-            self.up.push_back(ClientEvent::Supply { ask: asked.ask, answer });
+            self.to_server.push_back(ClientEvent::Supply { ask: asked.ask, answer });
         }
     }
 
@@ -75,7 +75,7 @@ impl LegacyServerHalf {
     pub(super) fn handle_answer(&mut self, answer: Message) {
         let number = answer.id().and_then(Id::number);
         if let Some(asked) = number.and_then(|number| self.asks.remove(&number)) {
-            self.up.push_back(ClientEvent::Supply { ask: asked.ask, answer });
+            self.to_server.push_back(ClientEvent::Supply { ask: asked.ask, answer });
         }
     }
 }

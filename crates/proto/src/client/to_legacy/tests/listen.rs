@@ -171,7 +171,7 @@ fn a_listen_for_more_than_one_connection_watches_is_refused_and_asks_for_nothing
                 half.handle_message(Lane::MAIN, &Message::result(id, answer.as_bytes()), now);
             }
         }
-        let finished = std::iter::from_fn(|| half.poll_down());
+        let finished = std::iter::from_fn(|| half.poll_to_client());
         let finished = finished.filter(|down| matches!(down, ServerEvent::Finish { .. })).count();
         (sent, finished)
     };
