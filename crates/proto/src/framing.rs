@@ -424,7 +424,7 @@ const LONGEST_FIELD: usize = 5;
 
 #[derive(Debug, Default)]
 struct EventDraft {
-    lines: DataLines,
+    lines: JoinedLines,
     name: Box<str>,
     /// `Some("")` says that the stream has no id any more.
     id: Option<Arc<str>>,
@@ -433,7 +433,7 @@ struct EventDraft {
 
 /// The data so far. One line is by far the most common case.
 #[derive(Debug, Default)]
-enum DataLines {
+enum JoinedLines {
     #[default]
     None,
     One(Bytes),
@@ -443,13 +443,13 @@ enum DataLines {
 impl EventDraft {
     fn add_data(&mut self, line: Bytes) {
         self.lines = match std::mem::take(&mut self.lines) {
-            DataLines::None => DataLines::One(line),
-            DataLines::One(first) => {
+            JoinedLines::None => JoinedLines::One(line),
+            JoinedLines::One(first) => {
                 let mut joined = BytesMut::with_capacity(first.len() + 1 + line.len());
                 joined.extend_from_slice(&first);
-                DataLines::Many(join(joined, &line))
+                JoinedLines::Many(join(joined, &line))
             }
-            DataLines::Many(joined) => DataLines::Many(join(joined, &line)),
+            JoinedLines::Many(joined) => JoinedLines::Many(join(joined, &line)),
         };
     }
 
@@ -478,9 +478,9 @@ impl EventDraft {
     /// The data so far.
     fn data(&self) -> &[u8] {
         match &self.lines {
-            DataLines::None => &[],
-            DataLines::One(line) => line,
-            DataLines::Many(joined) => joined,
+            JoinedLines::None => &[],
+            JoinedLines::One(line) => line,
+            JoinedLines::Many(joined) => joined,
         }
     }
 
@@ -504,10 +504,10 @@ impl EventDraft {
     /// The blank line has come. `last_id` is that of the stream.
     fn finish(self, last_id: &mut Option<Arc<str>>) -> Option<SseEvent> {
         let data = match self.lines {
-            DataLines::None if self.id.is_none() && self.retry.is_none() => return None,
-            DataLines::None => Bytes::new(),
-            DataLines::One(line) => line,
-            DataLines::Many(joined) => joined.freeze(),
+            JoinedLines::None if self.id.is_none() && self.retry.is_none() => return None,
+            JoinedLines::None => Bytes::new(),
+            JoinedLines::One(line) => line,
+            JoinedLines::Many(joined) => joined.freeze(),
         };
         if let Some(id) = self.id {
             *last_id = (!id.is_empty()).then_some(id);

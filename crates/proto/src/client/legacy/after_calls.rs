@@ -108,10 +108,10 @@ pub(super) fn watcher<T: Ticket>(ticket: &T) -> Watcher {
 //   else: least of all for another person.
 
 /// How long a server may take to hear of it, and to answer all the same.
-const LINGER: Duration = Duration::from_secs(5);
+const CANCELLED_LINGER: Duration = Duration::from_secs(5);
 
 /// As many as there are; the oldest goes first.
-const MOST: usize = 256;
+const MOST_CANCELLED: usize = 256;
 
 /// One that was cancelled.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             return;
         };
         let (owner, principal) = (ticket.owner(), ticket.principal().into());
-        let until = now + LINGER;
+        let until = now + CANCELLED_LINGER;
         self.recently_cancelled.push_back(RecentlyCancelled {
             id,
             owner,
@@ -169,7 +169,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             may_ask,
             awaits,
         });
-        if self.recently_cancelled.len() > MOST
+        if self.recently_cancelled.len() > MOST_CANCELLED
             && let Some(oldest) = self.recently_cancelled.pop_front()
         {
             self.drop_cancelled(oldest);

@@ -1,3 +1,5 @@
+//! Tasks that are shown and remembered, within bounds.
+
 use super::*;
 use crate::shorthand::message;
 
