@@ -14,6 +14,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
+use crate::header::param::{INSTANCES, MAPS};
 use crate::json::{Fault, Walker};
 use crate::jsonrpc::{Kind, Member, Message, Part, quoted};
 use crate::limits::MAX_WELCOME;
@@ -189,13 +190,6 @@ impl ResultMembers {
 /// Where the schema is in the one that wraps it.
 const PLACE: &str = "#/properties/result";
 
-/// Members whose values are data, not schemas: what looks like a reference there is none.
-const INSTANCES: [&str; 4] = ["const", "enum", "default", "examples"];
-
-/// Members whose values are schemas by names that mean nothing.
-const NAMED: [&str; 5] =
-    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-
 /// Whether the output schema of a tool is shown to legacy clients inside
 /// another: it does not say that every result is an object (GW-70).
 pub fn wraps(schema: &[u8]) -> bool {
@@ -231,7 +225,7 @@ fn rebase(schema: &mut Value) {
                 match (name.as_str(), value) {
                     ("$ref" | "$dynamicRef", Value::String(to)) => rebase_pointer(to),
                     (name, _) if INSTANCES.contains(&name) => {}
-                    (name, Value::Object(named)) if NAMED.contains(&name) => {
+                    (name, Value::Object(named)) if MAPS.contains(&name) => {
                         named.values_mut().for_each(rebase);
                     }
                     (_, value) => rebase(value),

@@ -602,7 +602,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
 // Questions of the server, and where their answers go.
 
-/// AnsweredQuestion questions that are known when they come again: a server that is
+/// Answered questions that are known when they come again: a server that is
 /// resumed repeats the last few things that it said, if any.
 const MOST_ANSWERED: usize = 64;
 

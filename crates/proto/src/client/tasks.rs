@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::jsonrpc::{Kind, Member, Message, Part};
@@ -190,6 +190,19 @@ pub(super) const LISTS: [(&str, &str); 3] = [
     ("promptsListChanged", "prompts"),
     ("resourcesListChanged", "resources"),
 ];
+
+/// What a listen is for, or what of it is honoured.
+pub(super) fn listen_filter(
+    has_list: impl Fn(&str) -> bool,
+    uris: Value,
+    tasks: Value,
+) -> Map<String, Value> {
+    let lists = LISTS.iter().filter(|(_, capability)| has_list(capability));
+    let lists = lists.map(|(name, _)| (*name, Value::from(true)));
+    let named = [("resourceSubscriptions", uris), ("taskIds", tasks)].into_iter();
+    let named = named.filter(|(_, names)| *names != json!([]));
+    lists.chain(named).map(|(name, value)| (name.to_owned(), value)).collect()
+}
 
 /// Pages of tools that we look through on our own account.
 pub(super) const MOST_PAGES: usize = 32;

@@ -182,8 +182,8 @@ impl<T: Ticket> ToModern<T> {
         let Some(call) = self.calls.get(&number) else { return };
         let envelope = self.envelope_of(&call.ticket).taking_tasks(call.tasking.declares());
         let sent = envelope.put_on(instead.unwrap_or(&call.request));
-        let errand = InternalCall::Call { number, ticket: call.ticket.clone() };
-        let inner = self.inner.open(errand, &sent, &None, now);
+        let call_of = InternalCall::Call { number, ticket: call.ticket.clone() };
+        let inner = self.inner.open(call_of, &sent, &None, now);
         if let Some(call) = self.calls.get_mut(&number) {
             call.inner = inner;
         }
@@ -615,6 +615,24 @@ struct InputEntry {
     params: Bytes,
 }
 
+impl InputEntry {
+    /// What its client is asked.
+    fn request(&self, params: &[u8]) -> Message {
+        Message::request(&Id::Text(self.key.as_str().into()), &self.method, Some(params))
+    }
+
+    /// What its client answers, for the server; why the call fails, if there is no slot for it.
+    fn answer(&self, answer: &Message) -> Result<Bytes, String> {
+        match (answer.kind(), self.method.as_str()) {
+            (Kind::Result, _) => Ok(answer.payload_bytes()),
+            (_, method::ELICIT) => Ok(Bytes::from_static(br#"{"action":"cancel"}"#)),
+            (_, kind) => {
+                Err(format!("the client did not answer {kind}: {}", answer.error_message()))
+            }
+        }
+    }
+}
+
 impl<T: Ticket> ToModern<T> {
     /// The server wants to know something first.
     fn begin_round(&mut self, number: u64, answer: &Message, now: Instant) {
@@ -634,24 +652,17 @@ impl<T: Ticket> ToModern<T> {
             return;
         }
         round.until = now + self.patience;
-        let Some(asked) = self.in_older_words(number, &entries) else {
-            let kinds: Vec<_> = entries.iter().map(|entry| entry.method.as_str()).collect();
-            let kinds = kinds.join(", ");
-            let what = format!("the server needs {kinds}, which this client cannot answer");
-            return self.fail(number, &what);
+        let asked = match self.in_older_words(number, &entries) {
+            Ok(asked) => asked,
+            Err(needed) => return self.fail(number, &format!("the server needs {needed}")),
         };
         if self.asks.len() + asked.len() > self.most_asks {
             return self.fail(number, "too many questions are open");
         }
         let Some(to) = self.calls.get(&number).map(|call| call.ticket.clone()) else { return };
         for (entry, params) in entries.into_iter().zip(asked) {
-            let ask = Ask(self.next_ask);
-            self.next_ask += 1;
-            self.asks.insert(ask, number);
-            let id = Id::Text(entry.key.as_str().into());
-            let request = Message::request(&id, &entry.method, Some(&params));
+            let ask = self.ask_entry(number, &to, entry.request(&params));
             round.waiting.insert(ask, entry);
-            self.to_client.push_back(ServerEvent::Ask { to: To::Call(to.clone()), ask, request });
         }
         self.set_round(number, round);
     }
@@ -662,17 +673,31 @@ impl<T: Ticket> ToModern<T> {
         }
     }
 
-    /// All entries as the client knows them; none if one of them cannot be asked.
-    fn in_older_words(&self, number: u64, entries: &[InputEntry]) -> Option<Vec<Bytes>> {
-        let call = self.calls.get(&number)?;
-        let session = self.session_of(&call.ticket)?;
+    /// All entries as the client knows them; what is needed, if one of them cannot be asked.
+    fn in_older_words(&self, number: u64, entries: &[InputEntry]) -> Result<Vec<Bytes>, String> {
+        let call = self.calls.get(&number);
+        let session = call.and_then(|call| self.session_of(&call.ticket));
         let asked = entries.iter().enumerate().map(|(index, entry)| {
+            let session = session?;
             let id = format!("switchboard-{}", self.next_ask + index as u64);
             let declared = &session.envelope.capabilities;
             project::permits(declared, &entry.method, &entry.params).then_some(())?;
             project::legacy_question(&entry.method, &entry.params, session.revision, &id)
         });
-        asked.collect()
+        asked.collect::<Option<_>>().ok_or_else(|| {
+            let kinds: Vec<_> = entries.iter().map(|entry| entry.method.as_str()).collect();
+            format!("{}, which this client cannot answer", kinds.join(", "))
+        })
+    }
+
+    /// Asks the client of a call for one entry.
+    fn ask_entry(&mut self, number: u64, to: &T, request: Message) -> Ask {
+        let ask = Ask(self.next_ask);
+        self.next_ask += 1;
+        self.asks.insert(ask, number);
+        let to = To::Call(to.clone());
+        self.to_client.push_back(ServerEvent::Ask { to, ask, request });
+        ask
     }
 
     /// A client answers a question.
@@ -684,17 +709,9 @@ impl<T: Ticket> ToModern<T> {
         let round = self.calls.get_mut(&number).and_then(|call| call.round.as_mut());
         let Some(round) = round else { return };
         let Some(entry) = round.waiting.remove(&ask) else { return };
-        match (answer.kind(), entry.method.as_str()) {
-            (Kind::Result, _) => round.answers.push((entry.key, answer.payload_bytes())),
-            (_, method::ELICIT) => {
-                round.answers.push((entry.key, Bytes::from_static(br#"{"action":"cancel"}"#)));
-            }
-            (_, kind) => {
-                let why = answer.error_message();
-                let what = format!("the client did not answer {kind}: {why}");
-                self.fail(number, &what);
-                return;
-            }
+        match entry.answer(answer) {
+            Ok(answer) => round.answers.push((entry.key, answer)),
+            Err(what) => return self.fail(number, &what),
         }
         if round.waiting.is_empty() {
             self.go_on(number, now);

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::ToLegacy;
-use crate::client::tasks::{LISTS, request_about};
+use crate::client::tasks::{LISTS, listen_filter, request_about};
 use crate::client::{CallId, InternalCall, Ticket, listener};
 use crate::exchange::{ServerEvent, To};
 use crate::failure::Outcome;
@@ -211,16 +211,8 @@ impl<T: Ticket> ToLegacy<T> {
         if listen.pending > 0 || std::mem::replace(&mut listen.acknowledged, true) {
             return;
         }
-        let mut honoured = Map::new();
-        for (name, _) in LISTS.iter().filter(|(_, list)| listen.lists.contains(list)) {
-            honoured.insert((*name).to_owned(), true.into());
-        }
-        if !listen.uris.is_empty() {
-            honoured.insert("resourceSubscriptions".to_owned(), json!(listen.uris));
-        }
-        if !listen.tasks.is_empty() {
-            honoured.insert("taskIds".to_owned(), json!(listen.tasks));
-        }
+        let (uris, tasks) = (json!(listen.uris), json!(listen.tasks));
+        let honoured = listen_filter(|list| listen.lists.contains(list), uris, tasks);
         let nothing = honoured.is_empty();
         let params = json!({"_meta": {meta::SUBSCRIPTION: 0}, "notifications": honoured});
         let params = params.to_string();

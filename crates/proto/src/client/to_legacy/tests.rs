@@ -339,9 +339,9 @@ fn a_level_is_set_after_the_greeting_and_only_at_a_server_that_logs() {
     check(
         &welcome(r#"{"tools":{}}"#),
         "",
-        r#"send 0: notifications/initialized
-           send 2: 2 x/y {}
-           send 3: 3 tools/list {}"#,
+        "send 0: notifications/initialized
+         send 2: 2 x/y {}
+         send 3: 3 tools/list {}",
     );
     check(
         &welcome(r#"{"logging":{}}"#),
@@ -354,8 +354,8 @@ fn a_level_is_set_after_the_greeting_and_only_at_a_server_that_logs() {
     check(
         "! -32603 not today",
         "",
-        r#"a1: finish 1 ! -32603 not today
-           a2: finish 1 ! -32603 not today"#,
+        "a1: finish 1 ! -32603 not today
+         a2: finish 1 ! -32603 not today",
     );
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{LegacyClientCall, ToModern, entries};
+use super::{InputEntry, LegacyClientCall, ToModern, entries};
 use crate::client::tasks::{TaskTerm, new_task_id, task_as_core, task_goes_on, task_request};
 use crate::client::{CallId, InternalCall, Sharing, Ticket};
 use crate::exchange::{Ask, ServerEvent, To};
@@ -218,7 +218,7 @@ impl<T: Ticket> ToModern<T> {
         }
         let id = request.task_id().unwrap_or_default();
         let Some(task) = self.tasks.find(owner, &id) else {
-            let what = format!("ExtensionTask not found: {id}");
+            let what = format!("Task not found: {id}");
             return self.refuse(ticket, Refusal::BadParams { what });
         };
         if let Some(end) = task.end.clone() {
@@ -390,8 +390,8 @@ pub(super) struct TaskWait {
     id: Box<str>,
     /// When to ask how it stands; none while that is being asked.
     due: Option<Instant>,
-    /// What the client is being asked on its behalf: the key and the kind.
-    asked: BTreeMap<Ask, (String, String)>,
+    /// What the client is being asked on its behalf.
+    asked: BTreeMap<Ask, InputEntry>,
     /// Keys that have been asked about: each is asked once (TASK-5).
     seen: BTreeSet<String>,
     /// Its client does not know that it is a task.
@@ -450,28 +450,32 @@ impl<T: Ticket> ToModern<T> {
         if self.asks.len() + entries.len() > self.most_asks {
             return;
         }
-        let Some(params) = self.in_older_words(number, &entries) else {
-            let kinds: Vec<_> = entries.iter().map(|entry| entry.method.as_str()).collect();
-            let kinds = kinds.join(", ");
-            let what = format!("the task needs {kinds}, which this client cannot answer");
-            if wait.hidden {
-                let (to, id) = (call.ticket.clone(), wait.id.clone());
-                self.tell_aside(&to, &task_request(method::CANCEL_TASK, &id), now);
+        let params = match self.in_older_words(number, &entries) {
+            Ok(params) => params,
+            Err(needed) => {
+                if wait.hidden {
+                    let (to, id) = (call.ticket.clone(), wait.id.clone());
+                    self.tell_aside(&to, &task_request(method::CANCEL_TASK, &id), now);
+                }
+                return self.fail(number, &format!("the task needs {needed}"));
             }
-            return self.fail(number, &what);
         };
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        let Tasking::Wait(wait) = &mut call.tasking else { return };
+        let to = call.ticket.clone();
         for (entry, params) in entries.into_iter().zip(params) {
-            let ask = Ask(self.next_ask);
-            self.next_ask += 1;
-            self.asks.insert(ask, number);
-            let id = Id::Text(entry.key.as_str().into());
-            let request = wait.shown(Message::request(&id, &entry.method, Some(&params)));
+            let request = entry.request(&params);
+            let Some(wait) = self.wait_of(number) else { return };
+            let request = wait.shown(request);
+            let ask = self.ask_entry(number, &to, request);
+            let Some(wait) = self.wait_of(number) else { return };
             wait.seen.insert(entry.key.clone());
-            wait.asked.insert(ask, (entry.key, entry.method));
-            let to = To::Call(call.ticket.clone());
-            self.to_client.push_back(ServerEvent::Ask { to, ask, request });
+            wait.asked.insert(ask, entry);
+        }
+    }
+
+    fn wait_of(&mut self, number: u64) -> Option<&mut TaskWait> {
+        match &mut self.calls.get_mut(&number)?.tasking {
+            Tasking::Wait(wait) => Some(wait),
+            _ => None,
         }
     }
 
@@ -485,21 +489,17 @@ impl<T: Ticket> ToModern<T> {
     ) -> bool {
         let Some(call) = self.calls.get_mut(&number) else { return false };
         let Tasking::Wait(wait) = &mut call.tasking else { return false };
-        let Some((key, kind)) = wait.asked.remove(&ask) else { return false };
-        let payload = answer.payload().unwrap_or(b"{}");
-        let answer = match (answer.kind(), kind.as_str()) {
-            (Kind::Result, _) => payload,
-            (_, method::ELICIT) => br#"{"action":"cancel"}"#,
-            _ => {
-                let why = answer.error_message();
-                let what = format!("the client did not answer {kind}: {why}");
+        let Some(entry) = wait.asked.remove(&ask) else { return false };
+        let answer = match entry.answer(answer) {
+            Ok(answer) => answer,
+            Err(what) => {
                 self.fail(number, &what);
                 return true;
             }
         };
         wait.due = Some(now);
         let (to, id) = (call.ticket.clone(), wait.id.clone());
-        let answers = [b"{", quoted(&key).as_bytes(), b":", answer, b"}"].concat();
+        let answers = [b"{", quoted(&entry.key).as_bytes(), b":", &answer, b"}"].concat();
         let update = task_request(method::UPDATE_TASK, &id).with(Member::InputResponses, answers);
         self.tell_aside(&to, &update, now);
         true

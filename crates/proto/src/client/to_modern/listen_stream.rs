@@ -13,11 +13,11 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{ToModern, older_answer};
 use crate::backoff::Reconnect;
-use crate::client::tasks::LISTS;
+use crate::client::tasks::{LISTS, listen_filter};
 use crate::client::{CallId, InternalCall, Ticket};
 use crate::exchange::{ServerEvent, To};
 use crate::failure::{Failure, Outcome};
@@ -190,22 +190,13 @@ impl<T: Ticket> ToModern<T> {
 
     /// Everything that is to be listened for; none if there is nothing.
     fn wanted(&self) -> Option<Value> {
-        let mut wanted = Map::new();
         let discovered = self.discovered.as_ref().filter(|_| self.listening.ready);
-        for (name, capability) in LISTS {
-            let tells = discovered.and_then(|it| it.capability(&[capability, "listChanged"]));
-            if tells.is_some_and(Part::is_true) {
-                wanted.insert(name.to_owned(), true.into());
-            }
-        }
+        let tells = |capability: &str| {
+            let said = discovered.and_then(|it| it.capability(&[capability, "listChanged"]));
+            said.is_some_and(Part::is_true)
+        };
         let uris: Vec<_> = self.listening.watches.uris().collect();
-        if !uris.is_empty() {
-            wanted.insert("resourceSubscriptions".to_owned(), json!(uris));
-        }
-        let tasks = self.tasks_to_hear_of();
-        if !tasks.is_empty() {
-            wanted.insert("taskIds".to_owned(), json!(tasks));
-        }
+        let wanted = listen_filter(tells, json!(uris), json!(self.tasks_to_hear_of()));
         (!wanted.is_empty()).then(|| wanted.into())
     }
 
