@@ -45,13 +45,10 @@ pub struct ModernClientHalf<T> {
 
 /// Whose a call is.
 #[derive(Debug)]
-enum ModernCallOwner<T> {
-    Client(T),
-    /// Our own `tools/list`, to learn the headers that this call needs.
-    HeaderRetry {
-        to: T,
-        retry: Box<HeaderRetry>,
-    },
+struct ModernCallOwner<T> {
+    ticket: T,
+    /// It is our own `tools/list`, to learn the headers that this call needs.
+    retry: Option<Box<HeaderRetry>>,
 }
 
 impl<T: Ticket> ModernClientHalf<T> {
@@ -81,7 +78,7 @@ impl<T: Ticket> ModernClientHalf<T> {
             return self.fail(ticket, &Refusal::TooManyCalls);
         }
         match self.tools.headers(request, said.as_deref()) {
-            Ok(params) => self.begin(ModernCallOwner::Client(ticket), request, params, now),
+            Ok(params) => self.begin(ModernCallOwner { ticket, retry: None }, request, params, now),
             Err(mismatch) => self.fail(ticket, &mismatch.into()),
         }
     }
@@ -138,12 +135,7 @@ impl<T: Ticket> ModernClientHalf<T> {
 
     /// A client is gone for good: its calls are cancelled.
     pub fn forget_owner(&mut self, owner: u64, now: Instant) {
-        let is_theirs = |o: &ModernCallOwner<T>| {
-            let (ModernCallOwner::Client(ticket) | ModernCallOwner::HeaderRetry { to: ticket, .. }) =
-                o;
-            ticket.owner() == owner
-        };
-        for id in self.ledger.ids(is_theirs) {
+        for id in self.ledger.ids(|it| it.ticket.owner() == owner) {
             self.drop_call(id, None, now);
         }
     }
@@ -187,26 +179,23 @@ impl<T: Ticket> ModernClientHalf<T> {
                 answer = left;
             }
         }
-        let again = match call.owner {
-            ModernCallOwner::Client(to) if is_header_fault(&answer) && !call.repeated => {
-                self.list_tools_for(to, call.request, answer, now)
+        let ModernCallOwner { ticket, retry } = call.owner;
+        let again = match retry {
+            None if is_header_fault(&answer) && !call.repeated => {
+                self.list_tools_for(ticket, call.request, answer, now)
             }
-            ModernCallOwner::Client(to) => {
-                self.finish(to, answer);
+            None => {
+                self.finish(ticket, answer);
                 None
             }
-            ModernCallOwner::HeaderRetry { to, retry } if is_error => {
-                self.finish(to, retry.answer);
+            Some(retry) if is_error => {
+                self.finish(ticket, retry.answer);
                 None
             }
-            ModernCallOwner::HeaderRetry { to, mut retry } => {
-                Some(match retry.next_page(&answer) {
-                    Some(list) => {
-                        self.begin(ModernCallOwner::HeaderRetry { to, retry }, &list, vec![], now)
-                    }
-                    None => self.repeat(to, &retry.request, now),
-                })
-            }
+            Some(mut retry) => Some(match retry.next_page(&answer) {
+                Some(list) => self.list_tools(ticket, retry, &list, now),
+                None => self.repeat(ticket, &retry.request, now),
+            }),
         };
         self.renamed.extend(again.map(|again| (first, again)));
     }
@@ -224,14 +213,24 @@ impl<T: Ticket> ModernClientHalf<T> {
             return None;
         }
         let retry = Box::new(HeaderRetry::new(request, answer));
-        let list = retry.first_page();
-        Some(self.begin(ModernCallOwner::HeaderRetry { to, retry }, &list, vec![], now))
+        let list = retry.list(None);
+        Some(self.list_tools(to, retry, &list, now))
+    }
+
+    fn list_tools(
+        &mut self,
+        ticket: T,
+        retry: Box<HeaderRetry>,
+        list: &Message,
+        now: Instant,
+    ) -> CallId {
+        self.begin(ModernCallOwner { ticket, retry: Some(retry) }, list, vec![], now)
     }
 
     /// The tools are listed: send the call once more, with the headers that the list names.
     fn repeat(&mut self, to: T, refused: &Message, now: Instant) -> CallId {
         let params = self.tools.headers(refused, None).unwrap_or_default();
-        let id = self.begin(ModernCallOwner::Client(to), refused, params, now);
+        let id = self.begin(ModernCallOwner { ticket: to, retry: None }, refused, params, now);
         self.ledger.repeat(id);
         id
     }
@@ -257,8 +256,8 @@ impl<T: Ticket> ModernClientHalf<T> {
         };
         let Some(call) = self.ledger.get(id) else { return };
         let listens = call.request.method() == method::LISTEN;
-        if let ModernCallOwner::Client(ticket) = &call.owner {
-            let to = To::Call(ticket.clone());
+        if call.owner.retry.is_none() {
+            let to = To::Call(call.owner.ticket.clone());
             self.to_client.push_back(ServerEvent::Note { to, message });
         }
         if listens {
@@ -292,9 +291,7 @@ impl<T: Ticket> ModernClientHalf<T> {
         let result = listen_over(&id.to_string());
         let answer = Message::result(&Id::from(id), &result);
         if let Some((_, call)) = self.ledger.answer(&answer) {
-            let (ModernCallOwner::Client(to) | ModernCallOwner::HeaderRetry { to, .. }) =
-                call.owner;
-            self.finish(to, answer);
+            self.finish(call.owner.ticket, answer);
         }
     }
 
@@ -302,9 +299,7 @@ impl<T: Ticket> ModernClientHalf<T> {
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure) {
         if let Some(call) = self.ledger.end(CallId(lane.0)) {
             self.first_name(CallId(lane.0));
-            let (ModernCallOwner::Client(to) | ModernCallOwner::HeaderRetry { to, .. }) =
-                call.owner;
-            self.finish(to, why.clone());
+            self.finish(call.owner.ticket, why.clone());
         }
     }
 
@@ -313,9 +308,7 @@ impl<T: Ticket> ModernClientHalf<T> {
         self.out.clear();
         self.renamed.clear();
         for call in self.ledger.drain() {
-            let (ModernCallOwner::Client(to) | ModernCallOwner::HeaderRetry { to, .. }) =
-                call.owner;
-            self.finish(to, why.clone());
+            self.finish(call.owner.ticket, why.clone());
         }
     }
 
@@ -330,9 +323,7 @@ impl<T: Ticket> ModernClientHalf<T> {
             self.first_name(id);
             self.cancel_on_wire(id, None);
             let why = call.timed_out(now);
-            let (ModernCallOwner::Client(to) | ModernCallOwner::HeaderRetry { to, .. }) =
-                call.owner;
-            self.finish(to, why);
+            self.finish(call.owner.ticket, why);
         }
     }
 
@@ -353,12 +344,7 @@ impl<T: Ticket> ModernClientHalf<T> {
 
     /// The call that was opened with `ticket`, if it is open.
     pub fn find(&self, ticket: &T) -> Option<CallId> {
-        let is_it = |owner: &ModernCallOwner<T>| {
-            let (ModernCallOwner::Client(theirs) | ModernCallOwner::HeaderRetry { to: theirs, .. }) =
-                owner;
-            theirs == ticket
-        };
-        self.ledger.ids(is_it).first().copied()
+        self.ledger.ids(|owner| owner.ticket == *ticket).first().copied()
     }
 
     /// The lane of the only open call, if there is just one.
@@ -373,10 +359,7 @@ impl<T: Ticket> ModernClientHalf<T> {
 
     /// Who has calls open.
     pub fn tickets(&self) -> impl Iterator<Item = &T> {
-        self.ledger.owners().map(|owner| {
-            let (ModernCallOwner::Client(ticket) | ModernCallOwner::HeaderRetry { to: ticket, .. }) = owner;
-            ticket
-        })
+        self.ledger.owners().map(|owner| &owner.ticket)
     }
 
     /// How many calls are open.

@@ -301,46 +301,39 @@ impl<T: Ticket> ToModern<T> {
     fn translate(&mut self, now: Instant) {
         while let Some(down) = self.inner.poll_to_client() {
             match down {
-                ServerEvent::Note {
-                    to: To::Call(InternalCall::Call { number, ticket }),
-                    message,
-                } => {
-                    self.handle_note(number, ticket, message);
-                }
-                ServerEvent::Note { to: To::Call(InternalCall::Listen(number)), message } => {
-                    self.handle_heard(number, &message, now);
-                }
-                ServerEvent::Finish { to: InternalCall::Call { number, .. }, outcome } => {
-                    match outcome {
-                        Outcome::Answered(answer) => {
-                            self.listen_to_who_answers(now);
-                            self.handle_answer(number, &answer, now);
-                        }
-                        failed @ Outcome::Failed(_) => self.finish(number, failed),
+                ServerEvent::Note { to: To::Call(to), message } => match to {
+                    InternalCall::Call { number, ticket } => {
+                        self.handle_note(number, ticket, message);
                     }
-                }
-                ServerEvent::Note { to: To::Call(InternalCall::Native(to)), message } => {
-                    self.to_client.push_back(ServerEvent::Note { to: To::Call(to), message });
-                }
-                ServerEvent::Finish { to: InternalCall::Native(to), outcome } => {
-                    self.to_client.push_back(ServerEvent::Finish { to, outcome });
-                }
-                ServerEvent::Finish { to: InternalCall::Meet, outcome } => {
-                    self.handle_discovered(outcome, now);
-                }
-                ServerEvent::Finish { to: InternalCall::Tools, outcome } => {
-                    self.handle_tools(outcome.result(), now);
-                }
-                ServerEvent::Finish { to: InternalCall::Listen(number), outcome } => {
-                    self.handle_listen_over(number, &outcome, now);
-                }
+                    InternalCall::Listen(number) => self.handle_heard(number, &message, now),
+                    InternalCall::Native(to) => {
+                        self.to_client.push_back(ServerEvent::Note { to: To::Call(to), message });
+                    }
+                    _ => {}
+                },
+                ServerEvent::Finish { to, outcome } => self.handle_finish(to, outcome, now),
                 // A modern server asks nothing and says nothing that belongs to no call.
-                ServerEvent::Note { .. }
-                | ServerEvent::Ask { .. }
-                | ServerEvent::Recall { .. }
-                | ServerEvent::Unanswered { .. }
-                | ServerEvent::Finish { .. } => {}
+                _ => {}
             }
+        }
+    }
+
+    fn handle_finish(&mut self, to: InternalCall<T>, outcome: Outcome, now: Instant) {
+        match (to, outcome) {
+            (InternalCall::Call { number, .. }, Outcome::Answered(answer)) => {
+                self.listen_to_who_answers(now);
+                self.handle_answer(number, &answer, now);
+            }
+            (InternalCall::Call { number, .. }, failed) => self.finish(number, failed),
+            (InternalCall::Native(to), outcome) => {
+                self.to_client.push_back(ServerEvent::Finish { to, outcome });
+            }
+            (InternalCall::Meet, outcome) => self.handle_discovered(outcome, now),
+            (InternalCall::Tools, outcome) => self.handle_tools(outcome.result(), now),
+            (InternalCall::Listen(number), outcome) => {
+                self.handle_listen_over(number, &outcome, now);
+            }
+            _ => {}
         }
     }
 
@@ -531,9 +524,6 @@ impl<T: Ticket> ToModern<T> {
 
     /// The answer to `initialize`, from what the server says of itself (GW-10).
     fn welcome(&mut self, ticket: T, discovered: &Message) -> CallId {
-        let mut result = Map::new();
-        let version = self.revision_of(&ticket).as_str();
-        result.insert("protocolVersion".to_owned(), version.into());
         let mut capabilities = discovered.value(Member::Capabilities).unwrap_or_else(|| json!({}));
         if let Some(all) = capabilities.as_object_mut() {
             all.retain(|name, _| !matches!(name.as_str(), "extensions" | "tasks"));
@@ -543,18 +533,20 @@ impl<T: Ticket> ToModern<T> {
                 all.insert("tasks".to_owned(), tasks);
             }
         }
-        result.insert("capabilities".to_owned(), capabilities);
-        let about = discovered.value(Member::Meta);
-        let mut about = about.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        let mut about: Map<String, Value> = discovered.read(Member::Meta).unwrap_or_default();
         let server = about.remove(meta::SERVER).filter(Value::is_object);
-        result.insert("serverInfo".to_owned(), server.unwrap_or_else(identity));
+        let mut result = json!({
+            "protocolVersion": self.revision_of(&ticket).as_str(),
+            "capabilities": capabilities,
+            "serverInfo": server.unwrap_or_else(identity),
+        });
         if !about.is_empty() {
-            result.insert("_meta".to_owned(), about.into());
+            result["_meta"] = about.into();
         }
         if let Some(instructions) = discovered.value(Member::Instructions) {
-            result.insert("instructions".to_owned(), instructions);
+            result["instructions"] = instructions;
         }
-        self.answer(ticket, json!(result).to_string().as_bytes())
+        self.answer(ticket, result.to_string().as_bytes())
     }
 
     /// Which log records a client wants, from its next call on (GW-20).

@@ -163,7 +163,10 @@ impl Edits {
             return value.as_deref();
         }
         match self.changes.iter().find(|(outer, _)| member.is_inside(*outer)) {
-            Some((outer, value)) => inner(*outer, value.as_deref()?, member),
+            // A member inside of another that was put there.
+            Some((outer, value)) => {
+                patch::get(value.as_deref()?, &member.path()[outer.path().len()..])
+            }
             None => parsed.get(member),
         }
     }
@@ -277,12 +280,6 @@ impl Edits {
         let text = splice(&written.text, place.clone(), &payload);
         WrittenText { text, payload: Some(place.start..place.start + payload.len()) }
     }
-}
-
-/// A member inside of another that was put there.
-fn inner(outer: Member, value: &[u8], member: Member) -> Option<&[u8]> {
-    let depth = outer.path().len();
-    patch::get(value, &member.path()[depth..])
 }
 
 /// Bytes to put in the place of others.
