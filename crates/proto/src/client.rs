@@ -35,9 +35,6 @@ pub mod to_legacy;
 pub mod to_modern;
 mod tool_headers;
 
-#[cfg(test)]
-mod script;
-
 /// What a call's owner must be able to say of itself.
 pub trait Ticket: Clone + PartialEq {
     /// Which of the clients that share this server it belongs to.
@@ -228,6 +225,24 @@ macro_rules! each {
     };
 }
 
+/// The same method of the half that faces the server, which a layer is upon or not.
+macro_rules! facing {
+    ($half:expr, ($($borrow:tt)+) $it:ident => $what:expr) => {
+        match $half {
+            ClientHalf::Legacy($it) => $what,
+            ClientHalf::Modern($it) => $what,
+            ClientHalf::ToModern(layer) => {
+                let $it = $($borrow)+ layer.inner;
+                $what
+            }
+            ClientHalf::ToLegacy(layer) => {
+                let $it = $($borrow)+ layer.inner;
+                $what
+            }
+        }
+    };
+}
+
 impl<T: Ticket> ClientHalf<T> {
     /// A client opens a call.
     pub fn open(
@@ -291,28 +306,26 @@ impl<T: Ticket> ClientHalf<T> {
 
     /// A message arrived; `lane` is its call's over HTTP, else the main one.
     pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
-        each!(self, half => half.handle_message(lane, message, now));
+        facing!(self, (&mut) half => half.handle_message(lane, message, now));
+        self.translate(now);
     }
 
     /// A call's lane ended without its answer.
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure, now: Instant) {
-        match self {
-            Self::Legacy(half) => half.handle_unanswered(lane, why),
-            Self::Modern(half) => half.handle_unanswered(lane, why),
-            Self::ToModern(half) => half.handle_unanswered(lane, why, now),
-            Self::ToLegacy(half) => half.handle_unanswered(lane, why, now),
-        }
+        facing!(self, (&mut) half => half.handle_unanswered(lane, why));
+        self.translate(now);
     }
 
     /// The server knows our session no more, and so did not run this call.
     pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
-        let why = Failure::from(Refusal::SessionOver);
         match self {
             Self::Legacy(half) => half.handle_session_over(lane, now),
-            Self::Modern(half) => half.handle_unanswered(lane, &why),
-            Self::ToModern(half) => half.handle_unanswered(lane, &why, now),
-            Self::ToLegacy(half) => half.handle_session_over(lane, now),
+            Self::ToLegacy(layer) => layer.inner.handle_session_over(lane, now),
+            Self::Modern(_) | Self::ToModern(_) => {
+                return self.handle_unanswered(lane, &Refusal::SessionOver.into(), now);
+            }
         }
+        self.translate(now);
     }
 
     /// The server knows our session no more, and no call has found out: it is
@@ -320,29 +333,41 @@ impl<T: Ticket> ClientHalf<T> {
     pub fn renew_session(&mut self, now: Instant) {
         match self {
             Self::Legacy(half) => half.renew_session(now),
-            Self::ToLegacy(half) => half.renew_session(now),
+            Self::ToLegacy(layer) => layer.inner.renew_session(now),
             // They have none.
             Self::Modern(_) | Self::ToModern(_) => {}
         }
+        self.translate(now);
     }
 
     /// The server did not take the answer to a question.
     pub fn handle_unsupplied(&mut self, answer: &Message, now: Instant) {
         match self {
             Self::Legacy(half) => half.handle_unsupplied(answer),
-            Self::ToLegacy(half) => half.handle_unsupplied(answer, now),
+            Self::ToLegacy(layer) => layer.inner.handle_unsupplied(answer),
             // They are answered by calls.
             Self::Modern(_) | Self::ToModern(_) => {}
         }
+        self.translate(now);
     }
 
     /// For a while nobody heard what the server says that belongs to no call.
     pub fn handle_gap(&mut self, now: Instant) {
         match self {
             Self::Legacy(half) => half.handle_gap(),
-            Self::ToLegacy(half) => half.handle_gap(now),
+            Self::ToLegacy(layer) => layer.inner.handle_gap(),
             // They know by themselves.
             Self::Modern(_) | Self::ToModern(_) => {}
+        }
+        self.translate(now);
+    }
+
+    /// Turns what the server said into what its clients understand, where they need that.
+    fn translate(&mut self, now: Instant) {
+        match self {
+            Self::Legacy(_) | Self::Modern(_) => {}
+            Self::ToModern(layer) => layer.translate(now),
+            Self::ToLegacy(layer) => layer.translate(now),
         }
     }
 
@@ -375,7 +400,7 @@ impl<T: Ticket> ClientHalf<T> {
 
     /// What to put on the wire, oldest first.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        each!(self, half => half.poll_transmit())
+        facing!(self, (&mut) half => half.poll_transmit())
     }
 
     /// What to tell the clients, oldest first.
@@ -390,19 +415,19 @@ impl<T: Ticket> ClientHalf<T> {
 
     /// The lane of the only open call, if there is just one.
     pub fn only_call(&self) -> Option<Lane> {
-        each!(self, half => half.only_call())
+        facing!(self, (&) half => half.only_call())
     }
 
     /// Whether the call that travels on `lane` still waits for its answer.
     pub fn is_open(&self, lane: Lane) -> bool {
-        each!(self, half => half.is_open(lane))
+        facing!(self, (&) half => half.is_open(lane))
     }
 
     /// Whether the server has ever told of itself, so that clients may count on it.
     pub fn is_met(&self) -> bool {
         match self {
             Self::Legacy(half) => half.welcome().is_some(),
-            Self::ToLegacy(half) => half.is_met(),
+            Self::ToLegacy(layer) => layer.inner.welcome().is_some(),
             Self::ToModern(half) => half.is_met(),
             Self::Modern(_) => false,
         }
@@ -412,7 +437,7 @@ impl<T: Ticket> ClientHalf<T> {
     pub fn is_greeting(&self) -> bool {
         match self {
             Self::Legacy(half) => !half.is_ready(),
-            Self::ToLegacy(half) => !half.is_ready(),
+            Self::ToLegacy(layer) => !layer.inner.is_ready(),
             Self::Modern(_) | Self::ToModern(_) => false,
         }
     }
@@ -759,29 +784,6 @@ fn cancel_notice(id: CallId, words: Option<&Message>) -> Message {
     let has_list = words.payload().is_some_and(|params| !params.starts_with(b"{"));
     let words = if has_list { words.with_payload(b"{}") } else { words };
     words.with(Member::RequestId, id.0.to_string())
-}
-
-/// Questions of one call before others are thought to be about another.
-const MOST_OF_ONE: usize = 8;
-
-/// The oldest of the `open` calls that is not asked yet. Where all are, it is most
-/// likely one more of the last that was: others may be parked, and their clients
-/// gone. `asked` names a call for each question, the oldest question first.
-fn likely_call<K: Ord + Copy>(
-    open: impl Iterator<Item = K>,
-    asked: impl Iterator<Item = K>,
-) -> Option<K> {
-    let mut questions: BTreeMap<K, usize> = open.map(|call| (call, 0)).collect();
-    let mut last = None;
-    for call in asked {
-        if let Some(count) = questions.get_mut(&call) {
-            *count += 1;
-        }
-        last = Some(call);
-    }
-    let (&idlest, &fewest) = questions.iter().min_by_key(|&(call, count)| (*count, *call))?;
-    let again = last.filter(|call| questions.get(call).is_some_and(|&count| count < MOST_OF_ONE));
-    again.filter(|_| fewest > 0).or(Some(idlest))
 }
 
 #[cfg(test)]

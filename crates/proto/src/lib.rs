@@ -67,4 +67,4 @@ pub mod trace;
 mod watch;
 
 #[cfg(test)]
-mod shorthand;
+mod tests;

@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
-use super::{CallId, Ledger, OutstandingCall, Sharing, Ticket, Transmit, likely_call};
+use super::{CallId, Ledger, OutstandingCall, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
@@ -30,6 +30,8 @@ use crate::project::welcome_within_bounds;
 use crate::refusal::Refusal;
 use crate::watch::Watches;
 use after_calls::{RecentlyCancelled, watcher};
+
+pub(super) use after_calls::likely_call;
 
 mod after_calls;
 

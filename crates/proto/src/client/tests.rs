@@ -1,7 +1,9 @@
 //! Most tests are a transcript: what happened, and what must come of it.
 
 use super::*;
-use crate::shorthand::{lines, message};
+use crate::tests::{lines, message};
+
+pub(super) mod script;
 
 #[test]
 fn answers_find_their_call_in_any_order() {
@@ -236,19 +238,6 @@ fn check(script: &str, expected: &str) {
         }
     }
     assert_eq!(seen, lines(expected).collect::<Vec<_>>());
-}
-
-#[test]
-fn the_oldest_that_is_not_asked_then_the_one_that_was_asked_last() {
-    let guess =
-        |open: &[u8], asked: &[u8]| likely_call(open.iter().copied(), asked.iter().copied());
-    assert_eq!(guess(&[], &[1]), None);
-    assert_eq!(guess(&[2, 1], &[]), Some(1));
-    assert_eq!(guess(&[1, 2, 3], &[1, 3]), Some(2));
-    assert_eq!(guess(&[1, 2], &[2, 1]), Some(1));
-    assert_eq!(guess(&[1, 2], &[1, 2]), Some(2));
-    assert_eq!(guess(&[1, 2], &[1, 2, 9]), Some(1), "the last is not open any more");
-    assert_eq!(guess(&[1, 2], &[1, 2, 2, 2, 2, 2, 2, 2, 2]), Some(1), "so many of one call");
 }
 
 #[expect(clippy::disallowed_methods, reason = "any start will do, only differences count")]

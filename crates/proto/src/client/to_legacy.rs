@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::legacy::LegacyClientHalf;
+use super::legacy::{LegacyClientHalf, likely_call};
 use super::tasks::declares_tasks;
 use super::tool_headers::ToolHeaders;
-use super::{CallId, InternalCall, Sharing, Ticket, Transmit, likely_call};
+use super::{CallId, InternalCall, Sharing, Ticket};
 use crate::backoff::Reconnect;
-use crate::exchange::{Ask, Carrier, HeaderParams, Lane, ServerEvent, To};
+use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::limits::{Limits, MAX_SERVER_INFO};
@@ -44,7 +44,7 @@ mod listen_requests;
 #[derive(Debug)]
 pub struct ToLegacy<T> {
     carrier: Carrier,
-    inner: LegacyClientHalf<InternalCall<T>>,
+    pub(super) inner: LegacyClientHalf<InternalCall<T>>,
     /// Which arguments its tools want repeated as headers.
     tools: ToolHeaders,
     sharing: Sharing,
@@ -230,24 +230,6 @@ impl<T: Ticket> ToLegacy<T> {
         self.translate(now);
     }
 
-    /// A message arrived; `lane` is its call's over HTTP, else the main one.
-    pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
-        self.inner.handle_message(lane, message, now);
-        self.translate(now);
-    }
-
-    /// A call's lane ended without its answer.
-    pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure, now: Instant) {
-        self.inner.handle_unanswered(lane, why);
-        self.translate(now);
-    }
-
-    /// The server knows our session no more, and so did not run this call.
-    pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
-        self.inner.handle_session_over(lane, now);
-        self.translate(now);
-    }
-
     /// Time has reached `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
@@ -269,7 +251,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// Turns what the server said into what its clients understand.
-    fn translate(&mut self, now: Instant) {
+    pub(super) fn translate(&mut self, now: Instant) {
         while let Some(down) = self.inner.poll_to_client() {
             match down {
                 ServerEvent::Note { to, message } => self.handle_note(to, &message, now),
@@ -374,29 +356,9 @@ impl<T: Ticket> ToLegacy<T> {
         }
     }
 
-    /// What to put on the wire, oldest first.
-    pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        self.inner.poll_transmit()
-    }
-
     /// What to tell the clients, oldest first.
     pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
         self.to_client.pop_front()
-    }
-
-    /// The lane of the only open call, if there is just one.
-    pub fn only_call(&self) -> Option<Lane> {
-        self.inner.only_call()
-    }
-
-    /// Whether the call that travels on `lane` still waits for its answer.
-    pub fn is_open(&self, lane: Lane) -> bool {
-        self.inner.is_open(lane)
-    }
-
-    /// Whether the server has been greeted and answered.
-    pub fn is_ready(&self) -> bool {
-        self.inner.is_ready()
     }
 }
 

@@ -21,8 +21,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::modern::ModernClientHalf;
-use super::{CallId, InternalCall, Sharing, Ticket, Transmit};
-use crate::exchange::{Ask, Carrier, HeaderParams, Lane, ServerEvent, To};
+use super::{CallId, InternalCall, Sharing, Ticket};
+use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part, quoted};
 use crate::limits::Limits;
@@ -43,7 +43,7 @@ mod wrapped_tools;
 /// One modern server, as its legacy clients see it.
 #[derive(Debug)]
 pub struct ToModern<T> {
-    inner: ModernClientHalf<InternalCall<T>>,
+    pub(super) inner: ModernClientHalf<InternalCall<T>>,
     sharing: Sharing,
     most_calls: usize,
     most_asks: usize,
@@ -253,18 +253,6 @@ impl<T: Ticket> ToModern<T> {
         self.translate(now);
     }
 
-    /// A message arrived; `lane` is its call's over HTTP, else the main one.
-    pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
-        self.inner.handle_message(lane, message, now);
-        self.translate(now);
-    }
-
-    /// A call's lane ended without its answer.
-    pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure, now: Instant) {
-        self.inner.handle_unanswered(lane, why);
-        self.translate(now);
-    }
-
     /// The link is gone. Every open call fails with `why`.
     pub fn handle_lost(&mut self, why: &Failure, now: Instant) {
         self.inner.handle_lost(why);
@@ -298,7 +286,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// Turns what the server said into what its clients understand.
-    fn translate(&mut self, now: Instant) {
+    pub(super) fn translate(&mut self, now: Instant) {
         while let Some(down) = self.inner.poll_to_client() {
             match down {
                 ServerEvent::Note { to: To::Call(to), message } => match to {
@@ -337,24 +325,9 @@ impl<T: Ticket> ToModern<T> {
         }
     }
 
-    /// What to put on the wire, oldest first.
-    pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        self.inner.poll_transmit()
-    }
-
     /// What to tell the clients, oldest first.
     pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
         self.to_client.pop_front()
-    }
-
-    /// The lane of the only open call, if there is just one.
-    pub fn only_call(&self) -> Option<Lane> {
-        self.inner.only_call()
-    }
-
-    /// Whether the call that travels on `lane` still waits for its answer.
-    pub fn is_open(&self, lane: Lane) -> bool {
-        self.inner.is_open(lane)
     }
 
     /// Whether the server has told of itself, or a client has.

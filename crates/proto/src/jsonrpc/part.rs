@@ -453,7 +453,7 @@ mod tests {
 #[cfg(test)]
 mod names_tests {
     use super::*;
-    use crate::shorthand::message;
+    use crate::tests::message;
 
     #[test]
     fn the_token_of_a_request_is_not_that_of_a_notification() {

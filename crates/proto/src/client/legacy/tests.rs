@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::failure::{Failure, Words};
-use crate::shorthand::{lines, message, show};
+use crate::tests::{lines, message, show};
 
 mod calls;
 mod greeting;

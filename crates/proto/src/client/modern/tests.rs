@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::failure::{Failure, Words};
-use crate::shorthand::{lines, message, show};
+use crate::tests::{lines, message, show};
 
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
 const SUB: &str = r#""io.modelcontextprotocol/subscriptionId""#;

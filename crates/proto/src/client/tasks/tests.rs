@@ -1,7 +1,7 @@
 //! Tasks that are shown and remembered, within bounds.
 
 use super::*;
-use crate::shorthand::message;
+use crate::tests::message;
 
 #[test]
 fn what_a_server_says_of_a_task_is_kept_within_bounds() {

@@ -57,24 +57,6 @@ impl<T: Ticket> ToLegacy<T> {
         self.return_later(now);
     }
 
-    /// The server knows our session no more, and no call has found out.
-    pub fn renew_session(&mut self, now: Instant) {
-        self.inner.renew_session(now);
-        self.translate(now);
-    }
-
-    /// The server did not take the answer to a question.
-    pub fn handle_unsupplied(&mut self, answer: &Message, now: Instant) {
-        self.inner.handle_unsupplied(answer);
-        self.translate(now);
-    }
-
-    /// For a while nobody heard what the server says that belongs to no call.
-    pub fn handle_gap(&mut self, now: Instant) {
-        self.inner.handle_gap();
-        self.translate(now);
-    }
-
     /// Who listens wants the server back.
     pub(super) fn return_later(&mut self, now: Instant) {
         if self.listens.is_empty() || self.due.is_some() {
@@ -147,11 +129,6 @@ impl<T: Ticket> ToLegacy<T> {
     pub fn rest(&mut self, why: &Failure, now: Instant) {
         self.handle_lost(why, now);
         self.inner.rest(why);
-    }
-
-    /// Whether the server has been greeted at any time.
-    pub fn is_met(&self) -> bool {
-        self.inner.welcome().is_some()
     }
 
     /// The call that was opened with `ticket`, if it is open.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::client::ClientHalf;
-use crate::client::script::{self, Name};
+use crate::client::tests::script::{self, Name};
 
 mod ask;
 mod listen;

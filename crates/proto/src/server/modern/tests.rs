@@ -6,7 +6,7 @@
 
 use super::*;
 use crate::jsonrpc::parse;
-use crate::shorthand::{lines, message, show, show_text, wire};
+use crate::tests::{lines, message, show, show_text, wire};
 
 mod park;
 
