@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use switchboard_proto::line::{LineDecoder, encode};
+use switchboard_proto::framing::{LineDecoder, encode_line};
 
 fuzz_target!(|input: &[u8]| {
     let [limit, size, bytes @ ..] = input else { return };
@@ -17,7 +17,7 @@ fuzz_target!(|input: &[u8]| {
     let mut again = Vec::new();
     for line in whole.iter().flatten() {
         assert!(line.len() <= limit && !line.contains(&b'\n'));
-        encode(line, &mut again);
+        encode_line(line, &mut again);
     }
     let lines = decode(limit, &again, usize::MAX);
     assert_eq!(lines.len(), whole.iter().flatten().count());

@@ -7,7 +7,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use switchboard_proto::sse::{EventDecoder, SseEvent, Outgoing, EventTooLong, encode};
+use switchboard_proto::framing::{EventDecoder, SseEvent, Outgoing, EventTooLong, encode_event};
 
 fuzz_target!(|input: &[u8]| {
     let [limit, size, bytes @ ..] = input else { return };
@@ -20,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
         let SseEvent { name, data, id, retry } = event;
         let outgoing = Outgoing { id: id.as_deref(), name: name.as_deref(), retry: *retry, data };
         let mut again = Vec::new();
-        encode(&outgoing, &mut again);
+        encode_event(&outgoing, &mut again);
         assert_eq!(decode(1 << 20, &again, usize::MAX), [Ok(event.clone())]);
     }
 });

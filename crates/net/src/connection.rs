@@ -208,7 +208,7 @@ impl ClientConnection {
         let result = step(&mut state);
         state.settle();
         self.account(&mut state);
-        let mut next = state.half.poll_up();
+        let mut next = state.half.poll_to_server();
         let round = state.half.poll_round();
         drop(state);
         self.gather(round);
@@ -223,7 +223,7 @@ impl ClientConnection {
                 state.half.acknowledge_cancelled(exchange);
                 state.settle();
             }
-            next = state.half.poll_up();
+            next = state.half.poll_to_server();
         }
         (result, works)
     }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use switchboard_proto::framing::{self, LineDecoder, LineTooLong};
 use switchboard_proto::limits::Limits;
-use switchboard_proto::line::{self, LineDecoder, LineTooLong};
 use switchboard_proto::refusal::Refusal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -116,7 +116,7 @@ async fn write(pipe: &Pipe, mut output: impl AsyncWrite + Unpin) -> io::Result<(
         let (messages, over) = pipe.next().await;
         let mut buffer = BytesMut::new();
         for text in &messages {
-            line::encode(text, &mut buffer);
+            framing::encode_line(text, &mut buffer);
         }
         output.write_all(&buffer).await?;
         output.flush().await?;

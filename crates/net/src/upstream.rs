@@ -262,7 +262,7 @@ impl Upstream {
 
     /// The half has made a step: the clients are told, and the deadlines are kept.
     fn finish_step(self: &Arc<Self>, mut core: MutexGuard<'_, Core>) {
-        while let Some(event) = core.half.poll_down() {
+        while let Some(event) = core.half.poll_to_client() {
             core.events.push_back(event);
         }
         let is_due_sooner = core.is_due_sooner();

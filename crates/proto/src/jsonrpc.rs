@@ -12,25 +12,22 @@
 //! notification, result, error.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::json::{Fault, Key, Walker, try_unescape, unescape};
-use crate::limits::{MAX_BATCH, MAX_ID};
+use crate::json::{Fault, MemberKey, Walker, try_unescape, unescape};
+use crate::limits::MAX_BATCH;
+use crate::method::meta;
 use crate::refusal::Refusal;
 use edit::Edits;
-use member::Members;
 
-pub(crate) use edit::splice;
-pub use member::Member;
-pub use part::{ItemAction, Part};
+pub(crate) use edit::{quoted, splice};
+pub use part::{Id, ItemAction, Part};
 pub use torn::{Answered, answered, parse_torn};
 
 mod edit;
-mod member;
 mod part;
 mod torn;
 
@@ -50,7 +47,7 @@ struct Parsed {
     id: Option<Id>,
     /// Where the id is; empty if there is no such member.
     id_at: Range<usize>,
-    method: Name,
+    method: MethodName,
     payload: Option<Range<usize>>,
     /// Of a message that we made: found when somebody asks.
     members: OnceLock<Members>,
@@ -71,7 +68,7 @@ pub enum Kind {
 
 /// A method name: where it is, or what it is if it had to be unescaped.
 #[derive(Clone, Debug)]
-enum Name {
+enum MethodName {
     None,
     At(Range<usize>),
     Unescaped(Box<str>),
@@ -99,10 +96,14 @@ pub struct InvalidMessage {
 /// Reads one message or a batch.
 pub fn parse(text: Bytes) -> Result<Incoming, InvalidMessage> {
     check_utf8(&text)?;
-    match first_byte(&text) {
-        Some(b'[') => parse_batch(&text),
-        _ => parse_object(text).map(Incoming::One),
+    if first_byte(&text) != Some(b'[') {
+        return parse_object(text).map(Incoming::One);
     }
+    let elements = split_batch(&text)?;
+    if elements.is_empty() {
+        return Err(Refusal::BadBatch { why: "it is empty" }.into());
+    }
+    Ok(Incoming::Batch(elements.into_iter().map(parse_object).collect()))
 }
 
 fn first_byte(text: &[u8]) -> Option<u8> {
@@ -115,19 +116,9 @@ pub fn parse_one(text: Bytes) -> Result<Message, InvalidMessage> {
     parse_object(text)
 }
 
-fn check_utf8(text: &[u8]) -> Result<(), InvalidMessage> {
-    match std::str::from_utf8(text) {
-        Ok(_) => Ok(()),
-        Err(fault) => Err(Refusal::NotUtf8 { at: fault.valid_up_to() }.into()),
-    }
-}
-
-fn parse_batch(text: &Bytes) -> Result<Incoming, InvalidMessage> {
-    let elements = split_batch(text)?;
-    if elements.is_empty() {
-        return Err(Refusal::BadBatch { why: "it is empty" }.into());
-    }
-    Ok(Incoming::Batch(elements.into_iter().map(parse_object).collect()))
+fn check_utf8(text: &[u8]) -> Result<(), Refusal> {
+    let checked = std::str::from_utf8(text).map(drop);
+    checked.map_err(|fault| Refusal::NotUtf8 { at: fault.valid_up_to() })
 }
 
 /// The texts of the elements of a batch, in their order; none if it cannot be read.
@@ -151,12 +142,12 @@ fn parse_object(text: Bytes) -> Result<Message, InvalidMessage> {
     if first_byte(&text) != Some(b'{') && Walker::new(&text).whole().is_ok() {
         return Err(wrong("it is no object").into());
     }
-    let mut found = Found::default();
+    let mut found = EnvelopeScan::default();
     let walked = found.walk(&text);
     let id = found.id.take();
     match walked.and_then(|()| found.classify(&text, id.as_ref())) {
         Ok((kind, method, payload)) => {
-            let id_at = found.id_at.unwrap_or_default();
+            let id_at = found.places[1].clone().unwrap_or_default();
             let members = OnceLock::new();
             if payload.is_some() && payload == found.walked {
                 _ = members.set(found.members);
@@ -168,100 +159,85 @@ fn parse_object(text: Bytes) -> Result<Message, InvalidMessage> {
     }
 }
 
-/// The members of an envelope that mean something.
+/// The members of an envelope that mean something; those with a payload last.
 const ENVELOPE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
 /// The members of an envelope as they are found.
 #[derive(Debug, Default)]
-struct Found {
-    version: bool,
+struct EnvelopeScan {
+    /// In the order of [`ENVELOPE`].
+    places: [Option<Range<usize>>; 6],
     id: Option<Id>,
-    id_at: Option<Range<usize>>,
-    method: Option<Range<usize>>,
-    params: Option<Range<usize>>,
-    result: Option<Range<usize>>,
-    error: Option<Range<usize>>,
     /// The payload that was looked into last, and what is in it.
     walked: Option<Range<usize>>,
     members: Members,
 }
 
-impl Found {
+impl EnvelopeScan {
     fn walk(&mut self, text: &[u8]) -> Result<(), Refusal> {
         let mut walker = Walker::new(text);
         let mut more = walker.open_object()?;
         while more {
             let key = walker.next_key()?;
             let start = walker.position();
-            let is_payload = ["params", "result", "error"].iter().any(|name| key.is(name));
-            if is_payload {
+            let which = ENVELOPE.iter().position(|name| key.is(name));
+            if which >= Some(3) {
                 self.members.read(&mut walker)?;
                 self.walked = Some(start..walker.position());
             } else {
                 walker.value(1)?;
             }
-            self.note(text, key, start..walker.position())?;
+            match which {
+                Some(which) => self.note(text, which, start..walker.position())?,
+                None if ENVELOPE.iter().any(|name| key.resembles(name)) => {
+                    return Err(wrong("a member of the envelope is not in lower case"));
+                }
+                None => {}
+            }
             more = walker.next_member()?;
         }
         Ok(walker.end()?)
     }
 
-    fn note(&mut self, text: &[u8], key: Key<'_>, place: Range<usize>) -> Result<(), Refusal> {
-        let slot = if key.is("id") {
-            self.id = Id::parse(&text[place.clone()])?;
-            &mut self.id_at
-        } else if key.is("method") {
-            &mut self.method
-        } else if key.is("params") {
-            &mut self.params
-        } else if key.is("result") {
-            &mut self.result
-        } else if key.is("error") {
-            &mut self.error
-        } else if key.is("jsonrpc") {
-            if self.version || text[place] != *b"\"2.0\"" {
-                return Err(wrong("jsonrpc must be \"2.0\", once"));
-            }
-            self.version = true;
-            return Ok(());
-        } else if ENVELOPE.iter().any(|name| key.resembles(name)) {
-            return Err(wrong("a member of the envelope is not in lower case"));
-        } else {
-            return Ok(());
-        };
-        match slot.replace(place) {
-            None => Ok(()),
-            Some(_) => Err(wrong("a member of the envelope occurs twice")),
+    fn note(&mut self, text: &[u8], which: usize, at: Range<usize>) -> Result<(), Refusal> {
+        let is_version = text[at.clone()] == *b"\"2.0\"";
+        if ENVELOPE[which] == "id" {
+            self.id = Id::parse(&text[at.clone()])?;
+        }
+        let is_twice = self.places[which].replace(at).is_some();
+        match ENVELOPE[which] {
+            "jsonrpc" if is_twice || !is_version => Err(wrong("jsonrpc must be \"2.0\", once")),
+            _ if is_twice => Err(wrong("a member of the envelope occurs twice")),
+            _ => Ok(()),
         }
     }
 
     fn classify(
-        &mut self,
+        &self,
         text: &[u8],
         id: Option<&Id>,
-    ) -> Result<(Kind, Name, Option<Range<usize>>), Refusal> {
-        if !self.version {
+    ) -> Result<(Kind, MethodName, Option<Range<usize>>), Refusal> {
+        let [version, id_at, method, params, result, error] = self.places.clone();
+        if version.is_none() {
             return Err(wrong("jsonrpc is missing"));
         }
-        let has_null_id = id.is_none() && self.id_at.is_some();
-        let answers = (self.result.take(), self.error.take());
-        match (self.method.take(), answers) {
+        match (method, (result, error)) {
             (Some(method), (None, None)) => {
-                if has_null_id {
+                if id.is_none() && id_at.is_some() {
                     return Err(wrong("id must be a string or an integer"));
                 }
-                let params = self.params.take().filter(|place| text[place.clone()] != *b"null");
+                let params = params.filter(|place| text[place.clone()] != *b"null");
                 if params.as_ref().is_some_and(|place| !matches!(text[place.start], b'{' | b'[')) {
                     return Err(wrong("params must be an object"));
                 }
                 let kind = if id.is_some() { Kind::Request } else { Kind::Notification };
-                Ok((kind, Name::find(text, method)?, params))
+                Ok((kind, MethodName::find(text, method)?, params))
             }
             (None, (Some(result), None)) if id.is_some() => {
-                Ok((Kind::Result, Name::None, Some(result)))
+                Ok((Kind::Result, MethodName::None, Some(result)))
             }
             (None, (None, Some(error))) if text[error.start] == b'{' => {
-                Ok((Kind::Error, Name::None, Some(error)))
+                Ok((Kind::Error, MethodName::None, Some(error)))
             }
             (None, (Some(_), None)) => Err(wrong("a result needs an id")),
             (None, (None, Some(_))) => Err(wrong("error must be an object")),
@@ -271,15 +247,7 @@ impl Found {
     }
 }
 
-impl Name {
-    /// The same where what lies behind a change has moved.
-    fn moved(&self, moved: impl Fn(&Range<usize>) -> Range<usize>) -> Self {
-        match self {
-            Self::At(place) => Self::At(moved(place)),
-            other => other.clone(),
-        }
-    }
-
+impl MethodName {
     fn find(text: &[u8], place: Range<usize>) -> Result<Self, Refusal> {
         if text[place.start] != b'"' {
             return Err(wrong("method must be a string"));
@@ -313,10 +281,10 @@ impl Message {
     /// Its method; empty on responses.
     pub fn method(&self) -> &str {
         match &self.parsed.method {
-            Name::None => "",
-            Name::At(place) => std::str::from_utf8(&self.parsed.text[place.clone()])
+            MethodName::None => "",
+            MethodName::At(place) => std::str::from_utf8(&self.parsed.text[place.clone()])
                 .expect("text was checked to be UTF-8"),
-            Name::Unescaped(name) => name,
+            MethodName::Unescaped(name) => name,
         }
     }
 
@@ -414,75 +382,362 @@ impl From<Refusal> for InvalidMessage {
     }
 }
 
-impl From<Fault> for InvalidMessage {
-    fn from(fault: Fault) -> Self {
-        Refusal::from(fault).into()
-    }
-}
+// The members of a payload that anybody routes by or changes, found while the text is walked.
+// A payload is the params of a request or notification, the result of an answer, or its error.
 
-/// What pairs an answer with its request. `1` and `"1"` differ (MSG-3).
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Id {
-    /// The usual kind.
-    Integer(i64),
-    /// An integer that no machine word holds, digit for digit.
-    Large(Box<str>),
-    /// Escapes undone.
-    Text(Box<str>),
-}
+/// Declares [`Member`]: each with the object it is in and its key there.
+macro_rules! members {
+    ($($level:ident { $($(#[$doc:meta])* $member:ident = $key:expr,)* })*) => {
+        /// A member that a [`Message`](Message) can be asked for.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        #[repr(u8)]
+        pub enum Member { $($($(#[$doc])* $member,)*)* }
 
-impl Id {
-    /// Reads an id from its JSON text; `null` is none at all.
-    pub fn parse(text: &[u8]) -> Result<Option<Self>, Refusal> {
-        if text.len() > MAX_ID {
-            return Err(Refusal::NotJsonRpc { why: "id is too long" });
-        }
-        match text.first() {
-            Some(b'"') => {
-                let body = text[1..].strip_suffix(b"\"").and_then(try_unescape);
-                let why = Refusal::NotJsonRpc { why: "id is no text" };
-                body.map(|body| Some(Self::Text(body.into()))).ok_or(why)
+        impl Member {
+            /// How many there are.
+            const COUNT: usize = [$($(Self::$member,)*)*].len();
+
+            /// The object that it is in, and its key there.
+            fn place(self) -> (ObjectLevel, &'static str) {
+                match self { $($(Self::$member => (ObjectLevel::$level, $key),)*)* }
             }
-            Some(b'-' | b'0'..=b'9') => integer(text).map(Some),
-            Some(b'n') => Ok(None),
-            _ => Err(Refusal::NotJsonRpc { why: "id must be a string or an integer" }),
-        }
-    }
-}
 
-/// Reads `7`, and `7.0` as 7, because some peers print all numbers that way.
-fn integer(text: &[u8]) -> Result<Id, Refusal> {
-    let digits = std::str::from_utf8(text).unwrap_or_default();
-    let whole = match digits.split_once('.') {
-        Some((whole, zeros)) if zeros.bytes().all(|byte| byte == b'0') => whole,
-        _ => digits,
+            fn find(level: ObjectLevel, key: &[u8]) -> Option<Self> {
+                match level {
+                    $(ObjectLevel::$level => {
+                        $(if key == $key.as_bytes() { return Some(Self::$member); })*
+                        None
+                    })*
+                }
+            }
+        }
     };
-    if let Ok(number) = whole.parse() {
-        return Ok(Id::Integer(number));
-    }
-    if whole.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
-        return Ok(Id::Large(whole.into()));
-    }
-    Err(Refusal::NotJsonRpc { why: "id must be a string or an integer" })
 }
 
-impl fmt::Display for Id {
-    /// As JSON.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+members! {
+    Payload {
+        /// What both sides say besides the protocol.
+        Meta = "_meta",
+        /// The tool or prompt that is meant.
+        Name = "name",
+        /// The resource that is meant.
+        Uri = "uri",
+        /// What a tool or prompt is called with.
+        Arguments = "arguments",
+        /// Where a list goes on.
+        Cursor = "cursor",
+        /// Where the next page of a list begins.
+        NextCursor = "nextCursor",
+        /// The task that is meant.
+        TaskId = "taskId",
+        /// How a call is to run as a task; in an answer, the task that was made.
+        Task = "task",
+        /// What a modern server lets its client carry.
+        RequestState = "requestState",
+        /// What a modern client answers.
+        InputResponses = "inputResponses",
+        /// What a modern server asks.
+        InputRequests = "inputRequests",
+        /// Of log records.
+        Level = "level",
+        /// What is to be completed.
+        Ref = "ref",
+        /// What a listen is for.
+        Notifications = "notifications",
+        /// The call that a cancel is about.
+        RequestId = "requestId",
+        /// What progress is reported under.
+        ProgressToken = "progressToken",
+        /// How far it has got.
+        Progress = "progress",
+        /// The revision that a greeting names.
+        ProtocolVersion = "protocolVersion",
+        /// What the peer can do.
+        Capabilities = "capabilities",
+        /// Who greets.
+        ClientInfo = "clientInfo",
+        /// Who is greeted.
+        ServerInfo = "serverInfo",
+        /// Whether a result is whole, a question or a task.
+        ResultType = "resultType",
+        /// Whether a tool failed.
+        IsError = "isError",
+        /// How long a result may be kept.
+        TtlMs = "ttlMs",
+        /// By whom it may be kept.
+        CacheScope = "cacheScope",
+        /// Of an error.
+        Code = "code",
+        /// Of an error, in words.
+        ErrorMessage = "message",
+        /// What else an error says.
+        Data = "data",
+        /// A list of tools.
+        Tools = "tools",
+        /// A list of prompts.
+        Prompts = "prompts",
+        /// A list of resources.
+        Resources = "resources",
+        /// A list of templates.
+        ResourceTemplates = "resourceTemplates",
+        /// A list of tasks.
+        Tasks = "tasks",
+        /// How a task stands.
+        Status = "status",
+        /// What a task came to.
+        EndResult = "result",
+        /// What a task failed with.
+        EndError = "error",
+        /// What a person did with a question.
+        Action = "action",
+        /// What a tool returns besides content.
+        StructuredContent = "structuredContent",
+        /// What a server wants its clients to know.
+        Instructions = "instructions",
+    }
+    Meta {
+        /// What progress on a request is to be reported under.
+        MetaProgressToken = meta::PROGRESS_TOKEN,
+        /// The revision of a modern request.
+        MetaVersion = meta::VERSION,
+        /// Who sends a modern request.
+        MetaClient = meta::CLIENT,
+        /// Who sends a modern result.
+        MetaServer = meta::SERVER,
+        /// What the sender of a modern request can do.
+        MetaCapabilities = meta::CAPABILITIES,
+        /// Which log records a modern request wants.
+        MetaLogLevel = meta::LOG_LEVEL,
+        /// The listen that a notification belongs to.
+        MetaSubscription = meta::SUBSCRIPTION,
+        /// The task that a message is about.
+        MetaRelatedTask = meta::RELATED_TASK,
+        /// Trace Context.
+        TraceParent = "traceparent",
+        /// Trace Context.
+        TraceState = "tracestate",
+        /// Trace Context.
+        Baggage = "baggage",
+    }
+    Ref {
+        /// Prompt or resource.
+        RefType = "type",
+        /// The prompt.
+        RefName = "name",
+        /// The template of the resource.
+        RefUri = "uri",
+    }
+    Notifications {
+        /// Resources that a listen is for.
+        ListenUris = "resourceSubscriptions",
+        /// Tasks that a listen is for.
+        ListenTasks = "taskIds",
+    }
+    Task {
+        /// The id of a task that was made.
+        NewTaskId = "taskId",
+        /// How long a task is to be kept.
+        TaskTtl = "ttl",
+    }
+    RelatedTask {
+        /// The id of the task that a message is about.
+        RelatedTaskId = "taskId",
+    }
+}
+
+/// Each has a bit of its own in [`Members`].
+const _: () = assert!(Member::COUNT <= u64::BITS as usize, "a mask has no more bits");
+
+/// An object whose members are looked at.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ObjectLevel {
+    Payload,
+    Meta,
+    Ref,
+    Notifications,
+    Task,
+    RelatedTask,
+}
+
+impl ObjectLevel {
+    const ALL: [Self; 6] =
+        [Self::Payload, Self::Meta, Self::Ref, Self::Notifications, Self::Task, Self::RelatedTask];
+
+    /// The member that this object is, if it is not the payload itself.
+    fn member(self) -> Option<Member> {
         match self {
-            Self::Integer(number) => write!(f, "{number}"),
-            Self::Large(digits) => f.write_str(digits),
-            Self::Text(text) => f.write_str(&serde_json::to_string(text).map_err(|_| fmt::Error)?),
+            Self::Payload => None,
+            Self::Meta => Some(Member::Meta),
+            Self::Ref => Some(Member::Ref),
+            Self::Notifications => Some(Member::Notifications),
+            Self::Task => Some(Member::Task),
+            Self::RelatedTask => Some(Member::MetaRelatedTask),
         }
     }
 }
 
-impl From<u64> for Id {
-    fn from(number: u64) -> Self {
-        match i64::try_from(number) {
-            Ok(number) => Self::Integer(number),
-            Err(_) => Self::Large(number.to_string().into()),
+impl Member {
+    /// The object that it is, if its members are looked at.
+    fn opens(self) -> Option<ObjectLevel> {
+        ObjectLevel::ALL.into_iter().find(|level| level.member() == Some(self))
+    }
+
+    /// Its key.
+    pub fn key(self) -> &'static str {
+        self.place().1
+    }
+
+    /// The keys that lead to it, from the payload on.
+    fn path(self) -> Vec<&'static str> {
+        let (level, key) = self.place();
+        let mut path = level.member().map_or_else(Vec::new, Self::path);
+        path.push(key);
+        path
+    }
+
+    /// Whether it is inside `outer`.
+    fn is_inside(self, outer: Self) -> bool {
+        let container = self.place().0.member();
+        container.is_some_and(|it| it == outer || it.is_inside(outer))
+    }
+}
+
+/// The members by which we or a server decide what a request is about.
+const DECISIVE: [Member; 19] = [
+    Member::Meta,
+    Member::MetaProgressToken,
+    Member::MetaRelatedTask,
+    Member::Arguments,
+    Member::Cursor,
+    Member::InputResponses,
+    Member::Name,
+    Member::Notifications,
+    Member::ListenUris,
+    Member::ListenTasks,
+    Member::Ref,
+    Member::RefName,
+    Member::RefType,
+    Member::RefUri,
+    Member::RequestState,
+    Member::RequestId,
+    Member::Task,
+    Member::TaskId,
+    Member::Uri,
+];
+
+/// The members that were found in one payload.
+#[derive(Clone, Debug, Default)]
+struct Members {
+    /// Where the payload begins in what was walked; places are counted from there.
+    from: usize,
+    found: Vec<FoundMember>,
+    /// A bit for each member that is there twice, or in letters of another case.
+    ambiguous: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FoundMember {
+    member: Member,
+    start: u32,
+    end: u32,
+}
+
+impl Members {
+    /// Those of a payload that was walked before.
+    fn find_in(payload: &[u8]) -> Self {
+        let mut members = Self::default();
+        // Text that cannot be read has no members.
+        _ = members.read(&mut Walker::new(payload));
+        members
+    }
+
+    /// Walks over the value that is next, the payload of a message, and notes its members.
+    fn read(&mut self, walker: &mut Walker<'_>) -> Result<(), Fault> {
+        self.from = walker.position();
+        self.found.clear();
+        self.ambiguous = 0;
+        if walker.is_at_object() {
+            self.object(walker, ObjectLevel::Payload, 1)
+        } else {
+            walker.value(1)
         }
+    }
+
+    fn object(
+        &mut self,
+        walker: &mut Walker<'_>,
+        level: ObjectLevel,
+        depth: u32,
+    ) -> Result<(), Fault> {
+        let mut seen = 0_u64;
+        let mut more = walker.open_object()?;
+        while more {
+            let key = walker.next_key()?;
+            let member = Member::find(level, &key.plain());
+            self.note_doubt(level, key, member, &mut seen);
+            let start = walker.position();
+            match member.and_then(Member::opens).filter(|_| walker.is_at_object()) {
+                Some(inner) => {
+                    self.forget(inner);
+                    self.object(walker, inner, depth + 1)?;
+                }
+                None => walker.value(depth + 1)?,
+            }
+            if let Some(member) = member {
+                self.set(member, start, walker.position());
+            }
+            more = walker.next_member()?;
+        }
+        Ok(())
+    }
+
+    /// Peers do not agree which counts of two members, or whether case does.
+    fn note_doubt(
+        &mut self,
+        level: ObjectLevel,
+        key: MemberKey<'_>,
+        member: Option<Member>,
+        seen: &mut u64,
+    ) {
+        let near = |it: &Member| it.place().0 == level && key.resembles(it.key());
+        let Some(meant) = member.or_else(|| DECISIVE.iter().copied().find(near)) else { return };
+        let bit = 1 << meant as u8;
+        if member.is_none() || *seen & bit != 0 {
+            self.ambiguous |= bit;
+        }
+        *seen |= bit;
+    }
+
+    /// The last of equal members counts, as in every SDK's parser.
+    fn set(&mut self, member: Member, start: usize, end: usize) {
+        let place = |at: usize| u32::try_from(at - self.from).unwrap_or(u32::MAX);
+        let found = FoundMember { member, start: place(start), end: place(end) };
+        match self.found.iter_mut().find(|it| it.member == member) {
+            Some(before) => *before = found,
+            None => self.found.push(found),
+        }
+    }
+
+    /// Another object takes the place of the one whose members these are.
+    fn forget(&mut self, level: ObjectLevel) {
+        if let Some(object) = level.member() {
+            self.found.retain(|it| !it.member.is_inside(object));
+        }
+    }
+
+    /// Where a member's value is in the payload.
+    fn place(&self, member: Member) -> Option<Range<usize>> {
+        let found = self.found.iter().find(|it| it.member == member)?;
+        Some(found.start as usize..found.end as usize)
+    }
+
+    fn is_ambiguous(&self, member: Member) -> bool {
+        self.ambiguous >> (member as u8) & 1 == 1
+    }
+
+    /// The first member that decides something and is there more than once.
+    fn ambiguous(&self) -> Option<Member> {
+        DECISIVE.iter().copied().find(|it| self.is_ambiguous(*it))
     }
 }
 

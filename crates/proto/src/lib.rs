@@ -11,7 +11,7 @@
 //! use switchboard_proto::exchange::{Carrier, ClientEvent, Lane};
 //! use switchboard_proto::jsonrpc::{Incoming, Message, parse};
 //! use switchboard_proto::limits::Limits;
-//! use switchboard_proto::line::LineDecoder;
+//! use switchboard_proto::framing::LineDecoder;
 //! use switchboard_proto::server::{Frame, modern::ModernServerHalf};
 //!
 //! let limits = Limits::default();
@@ -28,7 +28,7 @@
 //!
 //! // The half says what the client wants, free of its era.
 //! half.handle_message(Lane::MAIN, message, None);
-//! let Some(ClientEvent::Open { exchange, request, .. }) = half.poll_up() else { panic!("no call") };
+//! let Some(ClientEvent::Open { exchange, request, .. }) = half.poll_to_server() else { panic!("no call") };
 //! assert_eq!(request.method(), "tools/list");
 //!
 //! // The server answers, and the half says what goes where, under the client's own id.
@@ -40,22 +40,21 @@
 //!
 //! # Where things are
 //!
-//! - Text: [`json`], [`jsonrpc`], [`patch`]; framing: [`mod@line`], [`sse`]; [`header`]s, [`moment`]s.
+//! - Text: [`json`], [`jsonrpc`], [`patch`]; [`framing`]; [`header`]s, [`moment`]s.
 //! - Facts: [`revision`], [`method`], [`refusal`], [`failure`], [`limits`].
 //! - What one revision knows and another does not: [`project`]; which trace a call is part of: [`trace`].
 //! - The conversation: [`exchange`], and a half for each side, [`server`] and [`client`].
-//! - Parts of the halves: [`calls`], [`replay`], [`backoff`].
+//! - Parts of the halves: [`replay`], [`backoff`].
 
 pub mod backoff;
-pub mod calls;
 pub mod client;
 pub mod exchange;
 pub mod failure;
+pub mod framing;
 pub mod header;
 pub mod json;
 pub mod jsonrpc;
 pub mod limits;
-pub mod line;
 pub mod method;
 pub mod moment;
 pub mod patch;
@@ -64,9 +63,8 @@ pub mod refusal;
 pub mod replay;
 pub mod revision;
 pub mod server;
-pub mod sse;
 pub mod trace;
 mod watch;
 
 #[cfg(test)]
-mod shorthand;
+mod tests;

@@ -141,11 +141,6 @@ pub mod meta {
     }
 }
 
-/// The key in `params` of what the `Mcp-Name` header repeats (HDR-3).
-pub fn name_member(method: &str) -> Option<&'static str> {
-    named_by(method).map(Member::key)
-}
-
 /// The member that the `Mcp-Name` header repeats (HDR-3).
 pub fn named_by(method: &str) -> Option<Member> {
     match method {
@@ -196,19 +191,7 @@ pub fn is_legacy_notice(method: &str) -> bool {
 
 /// Whether a request went with the handshake: a modern server does not have it (MH-13).
 pub fn is_legacy_only(method: &str) -> bool {
-    matches!(
-        method,
-        INITIALIZE
-            | PING
-            | SET_LEVEL
-            | SUBSCRIBE
-            | UNSUBSCRIBE
-            | TASK_RESULT
-            | LIST_TASKS
-            | "roots/list"
-            | "sampling/createMessage"
-            | "elicitation/create"
-    )
+    REMOVED.contains(&method)
 }
 
 /// How grave a log record is, from debug on; none if there is no such level (LOG-1).
@@ -262,7 +245,7 @@ mod tests {
     /// wire: HDR-3, MRTR-1
     #[test]
     fn names_are_mirrored_for_the_methods_that_have_one() {
-        let named = |method| name_member(method).unwrap_or("-");
+        let named = |method| named_by(method).map_or("-", Member::key);
         let methods =
             [CALL_TOOL, "prompts/get", "resources/read", "tasks/cancel", LIST_TOOLS, DISCOVER];
         assert_eq!(methods.map(named), ["name", "name", "uri", "taskId", "-", "-"]);

@@ -10,7 +10,7 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 
 use crate::json::{Fault, Walker};
-use crate::jsonrpc::{as_string, splice};
+use crate::jsonrpc::{as_string, quoted, splice};
 
 /// The text of the value at `path`, if it is there.
 pub fn get<'a>(text: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
@@ -38,7 +38,7 @@ pub fn put(text: &[u8], path: &[&str], name: &str, value: &[u8]) -> Option<Bytes
     }
     let rest = inner.strip_prefix(b"{")?;
     let is_empty = rest.trim_ascii_start() == b"}";
-    let mut member = serde_json::Value::from(name).to_string().into_bytes();
+    let mut member = quoted(name).into_bytes();
     member.push(b':');
     member.extend_from_slice(value);
     if !is_empty {

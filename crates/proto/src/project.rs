@@ -1,4 +1,5 @@
-//! Results in the words of the revision that is to read them.
+//! What one era says in the words of the other: results, content and questions for the
+//! revision that is to read them, and who a client is.
 //!
 //! ```text
 //!   for a legacy client   resultType, ttlMs, cacheScope go; structure becomes an object, or goes;
@@ -12,8 +13,11 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use crate::failure::Failure;
+use crate::header::param::{INSTANCES, MAPS};
 use crate::json::{Fault, Walker};
-use crate::jsonrpc::{Member, Message};
+use crate::jsonrpc::{Kind, Member, Message, Part, quoted};
+use crate::limits::MAX_WELCOME;
 use crate::method::{self, meta};
 use crate::patch;
 use crate::refusal::{code_for_legacy, code_for_modern};
@@ -60,7 +64,7 @@ pub fn legacy(
     revision: Revision,
     wrapped: bool,
 ) -> Result<Bytes, NotAnObject> {
-    Found::in_object(&result)?;
+    ResultMembers::in_object(&result)?;
     let rules = revision.rules();
     let result = patch::without(&result, &[], &MODERN).unwrap_or(result);
     let changed = match method {
@@ -94,7 +98,7 @@ pub fn modern(
     server: Option<&[u8]>,
     cache: CacheHints,
 ) -> Result<Bytes, NotAnObject> {
-    let found = Found::in_object(result)?;
+    let found = ResultMembers::in_object(result)?;
     let mut add = Vec::new();
     if !found.modern[0] {
         add.extend_from_slice(br#""resultType":"complete","#);
@@ -155,14 +159,14 @@ fn with_code(error: &Message, other: impl Fn(i64) -> i64) -> Message {
 }
 
 #[derive(Default)]
-struct Found {
+struct ResultMembers {
     modern: [bool; 3],
     meta: bool,
     is_complete: bool,
     is_empty: bool,
 }
 
-impl Found {
+impl ResultMembers {
     fn in_object(result: &[u8]) -> Result<Self, NotAnObject> {
         let mut found = Self { is_complete: true, is_empty: true, ..Self::default() };
         let walked = Walker::new(result).members(|member| {
@@ -185,13 +189,6 @@ impl Found {
 
 /// Where the schema is in the one that wraps it.
 const PLACE: &str = "#/properties/result";
-
-/// Members whose values are data, not schemas: what looks like a reference there is none.
-const INSTANCES: [&str; 4] = ["const", "enum", "default", "examples"];
-
-/// Members whose values are schemas by names that mean nothing.
-const NAMED: [&str; 5] =
-    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
 /// Whether the output schema of a tool is shown to legacy clients inside
 /// another: it does not say that every result is an object (GW-70).
@@ -228,7 +225,7 @@ fn rebase(schema: &mut Value) {
                 match (name.as_str(), value) {
                     ("$ref" | "$dynamicRef", Value::String(to)) => rebase_pointer(to),
                     (name, _) if INSTANCES.contains(&name) => {}
-                    (name, Value::Object(named)) if NAMED.contains(&name) => {
+                    (name, Value::Object(named)) if MAPS.contains(&name) => {
                         named.values_mut().for_each(rebase);
                     }
                     (_, value) => rebase(value),
@@ -327,7 +324,6 @@ fn link_text(link: &[u8]) -> String {
 }
 
 fn text_block(text: &str) -> String {
-    let text: Value = text.into();
     json!({"type": "text", "text": text}).to_string()
 }
 
@@ -368,8 +364,7 @@ pub fn legacy_question(method: &str, params: &[u8], revision: Revision, id: &str
         method::ELICIT if !rules.elicitation => None,
         method::ELICIT if is_url(params) && !rules.rich_questions => None,
         method::ELICIT if is_url(params) => {
-            let id = Value::from(id).to_string();
-            patch::put(params, &[], "elicitationId", id.as_bytes())
+            patch::put(params, &[], "elicitationId", quoted(id).as_bytes())
         }
         method::ELICIT => older_form(params, rules),
         method::SAMPLE if rules.rich_questions => same(),
@@ -441,6 +436,135 @@ pub fn modern_question(params: &[u8]) -> Bytes {
     }
 }
 
+// Who a client or a server is, for peers of the other era.
+
+/// The extension that modern peers declare which know tasks.
+pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+/// What a modern request says about its client.
+#[derive(Clone, Debug)]
+pub(crate) struct Envelope {
+    pub(crate) capabilities: Bytes,
+    pub(crate) client: Option<Bytes>,
+    pub(crate) level: Option<Box<str>>,
+}
+
+impl Envelope {
+    /// One that declares nothing, for what we ask on our own account.
+    pub(crate) fn ours() -> Self {
+        let client = identity().to_string().into();
+        Self { capabilities: Bytes::from_static(b"{}"), client: Some(client), level: None }
+    }
+
+    /// The same for a request that may become a task, if it may.
+    pub(crate) fn taking_tasks(mut self, takes: bool) -> Self {
+        if takes && let Some(Value::Object(mut all)) = Part::new(&self.capabilities).value() {
+            let known = all.remove("extensions").filter(Value::is_object);
+            let mut extensions = known.unwrap_or_else(|| json!({}));
+            extensions[TASKS] = json!({});
+            all.insert("extensions".to_owned(), extensions);
+            self.capabilities = json!(all).to_string().into();
+        }
+        self
+    }
+
+    /// The request of a legacy client as a modern one (GW-12). What it says of
+    /// a task is for us (GW-27).
+    pub(crate) fn put_on(&self, request: &Message) -> Message {
+        let mut request = request.without(Member::Task);
+        if let Some(level) = &self.level {
+            request = request.with_string(Member::MetaLogLevel, level);
+        }
+        if let Some(client) = &self.client {
+            request = request.with(Member::MetaClient, client.clone());
+        }
+        request
+            .with(Member::MetaCapabilities, self.capabilities.clone())
+            .with_string(Member::MetaVersion, Revision::NEWEST_MODERN.as_str())
+    }
+}
+
+/// Members of a modern request that mean nothing to a legacy server (GW-43).
+const ENVELOPE: [Member; 5] = [
+    Member::MetaVersion,
+    Member::MetaCapabilities,
+    Member::MetaClient,
+    Member::MetaLogLevel,
+    Member::MetaSubscription,
+];
+
+/// The request of a modern client as a legacy one.
+pub(crate) fn strip_envelope(request: &Message) -> Message {
+    if request.payload().is_none() {
+        return request.with_payload(b"{}");
+    }
+    let request = request.without_meta(&ENVELOPE);
+    let bare = request.without(Member::InputResponses).without(Member::RequestState);
+    // Only a legacy client asks for a task in this way (TASK-9).
+    bare.without(Member::Task)
+}
+
+/// A notification without the mark of the listen that it came by.
+pub(crate) fn unmarked(message: &Message) -> Message {
+    let bare = message.without_meta(&[Member::MetaSubscription]);
+    match bare.payload() {
+        Some(b"{}") => Message::notification(message.method(), None),
+        _ => bare,
+    }
+}
+
+/// What a legacy client of `revision` declared, in modern words and no more
+/// than its revision has (GW-12).
+pub(crate) fn modern_capabilities(hello: &Message, revision: Revision) -> Bytes {
+    let Some(Value::Object(mut all)) = hello.value(Member::Capabilities) else {
+        return Bytes::from_static(b"{}");
+    };
+    all.remove("tasks");
+    let rules = revision.rules();
+    if !rules.elicitation {
+        all.remove("elicitation");
+    }
+    let mut take = |capability: &str, member: &str| {
+        if let Some(members) = all.get_mut(capability).and_then(Value::as_object_mut) {
+            members.remove(member);
+        }
+    };
+    take("roots", "listChanged");
+    if !rules.rich_questions {
+        take("elicitation", "url");
+        take("sampling", "tools");
+    }
+    json!(all).to_string().into()
+}
+
+/// How a legacy server is greeted in the name of a modern client (GW-41).
+pub(crate) fn hello(request: &Message) -> Message {
+    let mut capabilities = request.value(Member::MetaCapabilities).unwrap_or_else(|| json!({}));
+    if let Some(members) = capabilities.as_object_mut() {
+        members.remove("extensions");
+    }
+    let client = request.value(Member::MetaClient).filter(Value::is_object);
+    let params = json!({
+        "protocolVersion": Revision::NEWEST_LEGACY.as_str(),
+        "capabilities": capabilities,
+        "clientInfo": client.unwrap_or_else(identity),
+    });
+    Message::request(&0.into(), method::INITIALIZE, Some(params.to_string().as_bytes()))
+}
+
+/// What a server says of itself, or that it says too much of it to be kept.
+pub(crate) fn welcome_within_bounds(answer: &Message) -> Result<&Message, Failure> {
+    if answer.kind() == Kind::Error || answer.size() <= MAX_WELCOME {
+        return Ok(answer);
+    }
+    Err(Failure::TooLarge { what: "the server's greeting", limit: MAX_WELCOME })
+}
+
+/// Who we are, where a peer does not say who it is.
+pub(crate) fn identity() -> Value {
+    json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")})
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -486,5 +610,20 @@ mod question_tests {
         let url = r#"{"elicitationId":"e","url":"u","_meta":{"progressToken":1}}"#;
         assert_eq!(asked(url), r#"{"url":"u"}"#);
         assert_eq!(asked(r#"{"a": 1,"_meta":{"k":1}}"#), r#"{"a": 1,"_meta":{"k":1}}"#);
+    }
+}
+
+#[cfg(test)]
+mod greeting_tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_that_is_too_long_to_be_kept_fails() {
+        let welcome = |length: usize| {
+            let result = format!(r#"{{"serverInfo":{{"name":"{}"}}}}"#, "x".repeat(length));
+            let answer = Message::result(&7.into(), result.as_bytes());
+            welcome_within_bounds(&answer).is_ok()
+        };
+        assert!(welcome(1000) && !welcome(MAX_WELCOME));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::header::Mismatch;
 use crate::json::Fault;
 use crate::jsonrpc::{Kind, Member, Message};
 use crate::revision::{Era, Revision};
@@ -161,47 +162,55 @@ impl Refusal {
         self.row().1
     }
 
-    /// Both wire forms side by side, so that neither can be forgotten.
+    /// All that is fixed of a reason side by side, so that nothing can be forgotten: its
+    /// JSON-RPC code, its HTTP status, its name.
     #[rustfmt::skip]
-    #[expect(clippy::match_same_arms, reason = "a table, in the order of the reasons")]
-    fn row(&self) -> (i32, u16) {
+    fn row(&self) -> (i32, u16, &'static str) {
         match self {
-            Self::NotJson { .. } | Self::NotUtf8 { .. }     => (-32700, 400),
-            Self::TooDeep { .. } | Self::NotJsonRpc { .. }  => (-32600, 400),
-            Self::TooLarge { .. }                           => (-32600, 413),
-            Self::PassedTooLarge { .. }                     => (-32600, 431),
-            Self::TooSlow                                   => (-32600, 408),
-            Self::NoBatches { era: Era::Legacy }            => (-32600, 200),
-            Self::NoBatches { era: Era::Modern }            => (-32600, 400),
-            Self::BadBatch { .. }                           => (-32600, 400),
-            Self::HeaderMismatch { .. }                     => (-32020, 400),
-            Self::BadEnvelope { .. }                        => (-32602, 400),
-            Self::NeedsMore { .. }                          => (-32021, 400),
-            Self::BadParams { .. }                          => (-32602, 200),
-            Self::UnknownRevision { .. }                    => (-32022, 400),
-            Self::BadVersionHeader { .. }                   => (-32600, 400),
-            Self::WrongEra { .. }                           => (-32022, 400),
-            Self::BadState                                  => (-32602, 200),
-            Self::UnknownMethod { .. }                      => (-32601, 404),
-            Self::NoSession                                 => (-32600, 400),
-            Self::SessionOver                               => (-32001, 404),
-            Self::NotInitialized | Self::Initialized        => (-32600, 400),
-            Self::IdInUse { .. } | Self::UnaskedResponse    => (-32600, 400),
-            Self::TooManyCalls | Self::TooManyStreams       => (-32603, 429),
-            Self::TooManyBytes                              => (-32603, 503),
-            Self::TooManyBytesOfYours                       => (-32603, 429),
-            Self::TooManyWatched | Self::TooOften { .. }    => (-32603, 429),
-            Self::TooManySessions                           => (-32603, 503),
-            Self::UnknownEvent { .. }                       => (-32600, 400),
-            Self::WrongMediaType                            => (-32600, 415),
-            Self::NotAcceptable                             => (-32600, 406),
-            Self::WrongHttpMethod { .. }                    => (-32600, 405),
-            Self::Loop { .. }                               => (-32603, 508),
-            Self::HiddenTool { .. } | Self::ListsUnknown    => (-32603, 200),
-            Self::TooManyProcesses | Self::NotGreeted { .. } => (-32603, 200),
-            Self::Stopping                                  => (-32603, 200),
-            Self::KeyRemoved                                => (-32603, 401),
-            Self::NobodyToAsk                               => (-32601, 200),
+            Self::NotJson { .. }                 => (-32700, 400, "not_json"),
+            Self::NotUtf8 { .. }                 => (-32700, 400, "not_utf8"),
+            Self::TooDeep { .. }                 => (-32600, 400, "too_deep"),
+            Self::NotJsonRpc { .. }              => (-32600, 400, "not_json_rpc"),
+            Self::TooLarge { .. }                => (-32600, 413, "too_large"),
+            Self::PassedTooLarge { .. }          => (-32600, 431, "passed_too_large"),
+            Self::TooSlow                        => (-32600, 408, "too_slow"),
+            Self::NoBatches { era: Era::Legacy } => (-32600, 200, "no_batches"),
+            Self::NoBatches { era: Era::Modern } => (-32600, 400, "no_batches"),
+            Self::BadBatch { .. }                => (-32600, 400, "bad_batch"),
+            Self::HeaderMismatch { .. }          => (-32020, 400, "header_mismatch"),
+            Self::BadEnvelope { .. }             => (-32602, 400, "bad_envelope"),
+            Self::NeedsMore { .. }               => (-32021, 400, "needs_more"),
+            Self::BadParams { .. }               => (-32602, 200, "bad_params"),
+            Self::UnknownRevision { .. }         => (-32022, 400, "unknown_revision"),
+            Self::BadVersionHeader { .. }        => (-32600, 400, "bad_version_header"),
+            Self::WrongEra { .. }                => (-32022, 400, "wrong_era"),
+            Self::BadState                       => (-32602, 200, "bad_state"),
+            Self::UnknownMethod { .. }           => (-32601, 404, "unknown_method"),
+            Self::NoSession                      => (-32600, 400, "no_session"),
+            Self::SessionOver                    => (-32001, 404, "session_over"),
+            Self::NotInitialized                 => (-32600, 400, "not_initialized"),
+            Self::Initialized                    => (-32600, 400, "initialized"),
+            Self::IdInUse { .. }                 => (-32600, 400, "id_in_use"),
+            Self::UnaskedResponse                => (-32600, 400, "unasked_response"),
+            Self::TooManyCalls                   => (-32603, 429, "too_many_calls"),
+            Self::TooManyBytes                   => (-32603, 503, "too_many_bytes"),
+            Self::TooManyBytesOfYours            => (-32603, 429, "too_many_bytes_of_yours"),
+            Self::TooOften { .. }                => (-32603, 429, "too_often"),
+            Self::TooManyWatched                 => (-32603, 429, "too_many_watched"),
+            Self::TooManyStreams                 => (-32603, 429, "too_many_streams"),
+            Self::TooManySessions                => (-32603, 503, "too_many_sessions"),
+            Self::UnknownEvent { .. }            => (-32600, 400, "unknown_event"),
+            Self::WrongMediaType                 => (-32600, 415, "wrong_media_type"),
+            Self::NotAcceptable                  => (-32600, 406, "not_acceptable"),
+            Self::WrongHttpMethod { .. }         => (-32600, 405, "wrong_http_method"),
+            Self::Loop { .. }                    => (-32603, 508, "loop"),
+            Self::HiddenTool { .. }              => (-32603, 200, "hidden_tool"),
+            Self::NotGreeted { .. }              => (-32603, 200, "not_greeted"),
+            Self::ListsUnknown                   => (-32603, 200, "lists_unknown"),
+            Self::TooManyProcesses               => (-32603, 200, "too_many_processes"),
+            Self::Stopping                       => (-32603, 200, "stopping"),
+            Self::KeyRemoved                     => (-32603, 401, "key_removed"),
+            Self::NobodyToAsk                    => (-32601, 200, "nobody_to_ask"),
         }
     }
 
@@ -215,53 +224,8 @@ impl Refusal {
     }
 
     /// Which reason it is, in a word for those who count.
-    #[rustfmt::skip]
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::NotJson { .. }          => "not_json",
-            Self::NotUtf8 { .. }          => "not_utf8",
-            Self::TooDeep { .. }          => "too_deep",
-            Self::NotJsonRpc { .. }       => "not_json_rpc",
-            Self::TooLarge { .. }         => "too_large",
-            Self::PassedTooLarge { .. }   => "passed_too_large",
-            Self::TooSlow                 => "too_slow",
-            Self::NoBatches { .. }        => "no_batches",
-            Self::BadBatch { .. }         => "bad_batch",
-            Self::HeaderMismatch { .. }   => "header_mismatch",
-            Self::BadEnvelope { .. }      => "bad_envelope",
-            Self::NeedsMore { .. }        => "needs_more",
-            Self::BadParams { .. }        => "bad_params",
-            Self::UnknownRevision { .. }  => "unknown_revision",
-            Self::BadVersionHeader { .. } => "bad_version_header",
-            Self::WrongEra { .. }         => "wrong_era",
-            Self::BadState                => "bad_state",
-            Self::UnknownMethod { .. }    => "unknown_method",
-            Self::NoSession               => "no_session",
-            Self::SessionOver             => "session_over",
-            Self::NotInitialized          => "not_initialized",
-            Self::Initialized             => "initialized",
-            Self::IdInUse { .. }          => "id_in_use",
-            Self::UnaskedResponse         => "unasked_response",
-            Self::TooManyCalls            => "too_many_calls",
-            Self::TooManyBytes            => "too_many_bytes",
-            Self::TooManyBytesOfYours     => "too_many_bytes_of_yours",
-            Self::TooOften { .. }         => "too_often",
-            Self::TooManyWatched          => "too_many_watched",
-            Self::TooManyStreams          => "too_many_streams",
-            Self::TooManySessions         => "too_many_sessions",
-            Self::UnknownEvent { .. }     => "unknown_event",
-            Self::WrongMediaType          => "wrong_media_type",
-            Self::NotAcceptable           => "not_acceptable",
-            Self::WrongHttpMethod { .. }  => "wrong_http_method",
-            Self::Loop { .. }             => "loop",
-            Self::HiddenTool { .. }       => "hidden_tool",
-            Self::NotGreeted { .. }       => "not_greeted",
-            Self::ListsUnknown            => "lists_unknown",
-            Self::TooManyProcesses        => "too_many_processes",
-            Self::Stopping                => "stopping",
-            Self::KeyRemoved              => "key_removed",
-            Self::NobodyToAsk             => "nobody_to_ask",
-        }
+        self.row().2
     }
 
     /// What else the peer needs to know to do better.
@@ -287,6 +251,12 @@ impl Refusal {
 /// Whole seconds, and never too few.
 pub(crate) fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0 || wait.is_zero())
+}
+
+impl From<Mismatch> for Refusal {
+    fn from(mismatch: Mismatch) -> Self {
+        Self::HeaderMismatch { what: mismatch.to_string() }
+    }
 }
 
 impl From<Fault> for Refusal {

@@ -5,7 +5,7 @@
 //! the oldest when it is full, answers last: losing a progress note is a
 //! nuisance, losing an answer loses the call. Whoever resumes gets everything
 //! that followed, or the answer with what is left of the notes before it, or
-//! [`Unknown`]: never a stream with a hole in it and no answer.
+//! [`UnknownEventId`]: never a stream with a hole in it and no answer.
 //!
 //! ```text
 //!   push ──▶ notes, oldest first ──▶ evicted first
@@ -60,7 +60,7 @@ pub struct Replay {
     max_bytes: usize,
     max_events: usize,
     bytes: usize,
-    streams: BTreeMap<u64, Stream>,
+    streams: BTreeMap<u64, StreamHistory>,
     /// Every stored event by age, those that are no final answer.
     notes: BTreeMap<u64, EventId>,
     /// Every stored final answer by age.
@@ -69,7 +69,7 @@ pub struct Replay {
 }
 
 #[derive(Debug, Default)]
-struct Stream {
+struct StreamHistory {
     events: BTreeMap<u64, Stored>,
     newest: u64,
     /// The newest event that was evicted; 0 if none was.
@@ -86,12 +86,12 @@ struct Stored {
 /// There is no telling what followed this event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("event {id} is unknown, or what followed it is gone")]
-pub struct Unknown {
+pub struct UnknownEventId {
     /// What was to be resumed after.
     pub id: EventId,
 }
 
-impl Stream {
+impl StreamHistory {
     /// Whether nothing is missing after `seq`, or nothing but notes: an answer
     /// that is there is worth more than what was said before it.
     fn can_follow(&self, seq: u64) -> bool {
@@ -125,7 +125,8 @@ impl Replay {
         // A stream that was forgotten and goes on has lost what it had.
         let before = id.seq.saturating_sub(1);
         let stream = self.streams.entry(id.stream);
-        let stream = stream.or_insert_with(|| Stream { lost: before, ..Stream::default() });
+        let stream =
+            stream.or_insert_with(|| StreamHistory { lost: before, ..StreamHistory::default() });
         if id.seq <= stream.newest {
             return;
         }
@@ -151,9 +152,9 @@ impl Replay {
     pub fn after(
         &self,
         id: EventId,
-    ) -> Result<impl Iterator<Item = (EventId, &Bytes)> + '_, Unknown> {
+    ) -> Result<impl Iterator<Item = (EventId, &Bytes)> + '_, UnknownEventId> {
         let stream = self.streams.get(&id.stream).filter(|stream| stream.can_follow(id.seq));
-        let stream = stream.ok_or(Unknown { id })?;
+        let stream = stream.ok_or(UnknownEventId { id })?;
         let later = stream.events.range((Bound::Excluded(id.seq), Bound::Unbounded));
         Ok(later.map(move |(&seq, stored)| (EventId { seq, ..id }, &stored.payload)))
     }

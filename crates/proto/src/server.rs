@@ -20,7 +20,6 @@ use modern::ModernServerHalf;
 
 pub mod legacy;
 pub mod modern;
-mod streams;
 
 /// What to do on a lane next.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -64,6 +63,16 @@ pub enum ServerHalf {
     Modern(Box<ModernServerHalf>),
 }
 
+/// The same method of whichever half it is.
+macro_rules! each {
+    ($half:expr, $it:ident => $what:expr) => {
+        match $half {
+            ServerHalf::Legacy($it) => $what,
+            ServerHalf::Modern($it) => $what,
+        }
+    };
+}
+
 impl ServerHalf {
     /// Something arrived on `lane`; with its headers, if it came over HTTP.
     pub fn handle_incoming(&mut self, lane: Lane, incoming: Incoming, headers: Option<&HeaderMap>) {
@@ -81,10 +90,7 @@ impl ServerHalf {
 
     /// Something arrived on `lane` that is no message.
     pub fn handle_refused(&mut self, lane: Lane, refused: &InvalidMessage) {
-        match self {
-            Self::Legacy(half) => half.handle_refused(lane, refused),
-            Self::Modern(half) => half.handle_refused(lane, refused),
-        }
+        each!(self, half => half.handle_refused(lane, refused));
     }
 
     /// A GET wants to listen, or to go on after `last`; only a legacy client can.
@@ -97,51 +103,37 @@ impl ServerHalf {
 
     /// A lane was closed from outside.
     pub fn handle_closed(&mut self, lane: Lane) {
-        match self {
-            Self::Legacy(half) => half.handle_closed(lane),
-            Self::Modern(half) => half.handle_closed(lane),
-        }
+        each!(self, half => half.handle_closed(lane));
     }
 
     /// The answer on `lane` takes its time: show a stream.
     pub fn begin_stream(&mut self, lane: Lane) {
-        match self {
-            Self::Legacy(half) => half.begin_stream(lane),
-            Self::Modern(half) => half.begin_stream(lane),
-        }
+        each!(self, half => half.begin_stream(lane));
     }
 
     /// Ends the connection that a call came by, if its client knows how to come back.
     pub fn hang_up(&mut self, exchange: Exchange) {
-        match self {
-            Self::Legacy(half) => half.hang_up(exchange),
-            Self::Modern(_) => {}
+        if let Self::Legacy(half) = self {
+            half.hang_up(exchange);
         }
     }
 
     /// The same for the call that is at present shown on `lane`, if one is.
     pub fn let_go(&mut self, lane: Lane) {
-        match self {
-            Self::Legacy(half) => half.let_go(lane),
-            Self::Modern(_) => {}
+        if let Self::Legacy(half) = self {
+            half.let_go(lane);
         }
     }
 
     /// Something on the way.
     pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
-        match self {
-            Self::Legacy(half) => half.note(exchange, message),
-            Self::Modern(half) => half.note(exchange, message),
-        }
+        each!(self, half => half.note(exchange, message));
     }
 
     /// The server needs input. False if this client cannot be asked.
     #[must_use]
     pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        match self {
-            Self::Legacy(half) => half.ask(exchange, ask, request),
-            Self::Modern(half) => half.ask(exchange, ask, request),
-        }
+        each!(self, half => half.ask(exchange, ask, request))
     }
 
     /// The server does not need the input any more.
@@ -162,10 +154,7 @@ impl ServerHalf {
 
     /// The answer to a call.
     pub fn finish(&mut self, exchange: Exchange, answer: &Message) {
-        match self {
-            Self::Legacy(half) => half.finish(exchange, answer),
-            Self::Modern(half) => half.finish(exchange, answer),
-        }
+        each!(self, half => half.finish(exchange, answer));
     }
 
     /// The inside may still answer a call that was cancelled; false if nobody wants that.
@@ -194,10 +183,7 @@ impl ServerHalf {
 
     /// Nothing more will come from the client: what it was asked stays unanswered.
     pub fn handle_silence(&mut self) {
-        match self {
-            Self::Legacy(half) => half.handle_silence(),
-            Self::Modern(half) => half.handle_silence(),
-        }
+        each!(self, half => half.handle_silence());
     }
 
     /// The inside does not take a call: an answer that has its own status where the era has them.
@@ -210,42 +196,30 @@ impl ServerHalf {
 
     /// The conversation is over.
     pub fn end(&mut self) {
-        match self {
-            Self::Legacy(half) => half.end(),
-            Self::Modern(half) => half.end(),
-        }
+        each!(self, half => half.end());
     }
 
     /// What to do on which lane, oldest first.
     pub fn poll_transmit(&mut self) -> Option<(Lane, Frame)> {
-        match self {
-            Self::Legacy(half) => half.poll_transmit(),
-            Self::Modern(half) => half.poll_transmit(),
-        }
+        each!(self, half => half.poll_transmit())
     }
 
     /// What the client wants, oldest first.
-    pub fn poll_up(&mut self) -> Option<ClientEvent> {
-        match self {
-            Self::Legacy(half) => half.poll_up(),
-            Self::Modern(half) => half.poll_up(),
-        }
+    pub fn poll_to_server(&mut self) -> Option<ClientEvent> {
+        each!(self, half => half.poll_to_server())
     }
 
-    /// How many calls are open that will be answered in time. Listens are not:
-    /// they go on until somebody ends them.
+    /// The calls that are open and will be answered in time, oldest first. Listens are
+    /// not: they go on until somebody ends them.
+    pub fn owed_calls(&self) -> Vec<Exchange> {
+        each!(self, half => half.owed_calls())
+    }
+
+    /// How many they are.
     pub fn owed(&self) -> usize {
         match self {
             Self::Legacy(half) => half.calls(),
             Self::Modern(half) => half.owed(),
-        }
-    }
-
-    /// Those calls, oldest first.
-    pub fn owed_calls(&self) -> Vec<Exchange> {
-        match self {
-            Self::Legacy(half) => half.owed_calls(),
-            Self::Modern(half) => half.owed_calls(),
         }
     }
 
@@ -261,22 +235,17 @@ impl ServerHalf {
     /// Keeps none of them; returns how many there were. The inside drops the calls
     /// that waited for their client.
     pub fn forget_history(&mut self) -> usize {
+        let bytes = self.history_bytes();
         match self {
             Self::Legacy(half) => half.forget_history(),
-            Self::Modern(half) => {
-                let bytes = half.parked_bytes();
-                half.handle_silence();
-                bytes
-            }
+            Self::Modern(half) => half.handle_silence(),
         }
+        bytes
     }
 
     /// How many calls are open.
     pub fn calls(&self) -> usize {
-        match self {
-            Self::Legacy(half) => half.calls(),
-            Self::Modern(half) => half.calls(),
-        }
+        each!(self, half => half.calls())
     }
 }
 

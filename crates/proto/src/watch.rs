@@ -17,7 +17,7 @@ const fn share(most: usize) -> usize {
 
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    by_uri: BTreeMap<Box<str>, BTreeMap<u64, Watch>>,
+    by_uri: BTreeMap<Box<str>, BTreeMap<u64, ResourceWatch>>,
     bytes: usize,
     /// What each principal watches: how much, and in how many bytes.
     shares: HashMap<u64, (usize, usize)>,
@@ -45,14 +45,14 @@ impl Watcher {
 
 /// What one client has of a resource: granted, or asked for at least.
 #[derive(Debug, Default)]
-struct Watch {
+struct ResourceWatch {
     principal: Option<u64>,
     granted: bool,
     /// Calls that ask for it.
     asked: BTreeSet<u64>,
 }
 
-impl Watch {
+impl ResourceWatch {
     fn is_over(&self) -> bool {
         !self.granted && self.asked.is_empty()
     }
@@ -95,7 +95,7 @@ impl Watches {
         }
     }
 
-    fn watch(&mut self, uri: &str, watcher: Watcher) -> Option<&mut Watch> {
+    fn watch(&mut self, uri: &str, watcher: Watcher) -> Option<&mut ResourceWatch> {
         if !self.have_room(std::iter::once(uri), watcher) {
             return None;
         }
@@ -108,7 +108,7 @@ impl Watches {
                 let own = self.shares.entry(principal).or_default();
                 *own = (own.0 + 1, own.1 + uri.len());
             }
-            Watch { principal: watcher.principal, ..Watch::default() }
+            ResourceWatch { principal: watcher.principal, ..ResourceWatch::default() }
         });
         Some(watch)
     }

@@ -178,15 +178,15 @@ fn greeting() -> Value {
     })
 }
 
-fn reply_of(outcome: &ExchangeResult) -> probe::Reply {
+fn reply_of(outcome: &ExchangeResult) -> probe::ProbeReply {
     match outcome {
-        ExchangeResult::Answer { message, http } => probe::Reply::Answer {
+        ExchangeResult::Answer { message, http } => probe::ProbeReply::Answer {
             status: http.as_ref().map(|facts| facts.status),
             message: Box::new(message.clone()),
         },
-        ExchangeResult::Http(facts) => probe::Reply::Http { status: facts.status },
-        ExchangeResult::Silence => probe::Reply::Silence,
-        ExchangeResult::Gone { .. } | ExchangeResult::Lost(_) => probe::Reply::Broken,
+        ExchangeResult::Http(facts) => probe::ProbeReply::Http { status: facts.status },
+        ExchangeResult::Silence => probe::ProbeReply::Silence,
+        ExchangeResult::Gone { .. } | ExchangeResult::Lost(_) => probe::ProbeReply::Broken,
     }
 }
 

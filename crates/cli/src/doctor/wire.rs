@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_net::stdio::child::{Child, Command, Grace, SpawnError};
+use switchboard_proto::framing::LineDecoder;
 use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::line::LineDecoder;
 use switchboard_proto::refusal::Refusal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_proto::client::probe::{self, Reply, Verdict};
+use switchboard_proto::client::probe::{self, ProbeReply, Verdict};
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
@@ -130,8 +130,8 @@ async fn negotiate_with_child(
     connection.far.scout(false);
     let reply = match &answer {
         Ok(answer) => probe::reply(None, answer),
-        Err(CallError::Failed(Failure::Timeout { .. })) => Reply::Silence,
-        Err(_) => Reply::Broken,
+        Err(CallError::Failed(Failure::Timeout { .. })) => ProbeReply::Silence,
+        Err(_) => ProbeReply::Broken,
     };
     match probe::verdict(Carrier::Pipe, &reply) {
         Verdict::Modern(revision) => Ok(modern(connection, revision, answer.ok().as_ref())),

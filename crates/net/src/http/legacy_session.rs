@@ -21,12 +21,12 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as HttpBody;
 use switchboard_proto::exchange::{Carrier, Lane};
+use switchboard_proto::framing::{self, Outgoing};
 use switchboard_proto::jsonrpc::{self, Id, Incoming, InvalidMessage, Kind, Member, Message};
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::legacy::Phase;
 use switchboard_proto::server::{Frame, ServerHalf};
-use switchboard_proto::sse::{self, Outgoing};
 use switchboard_proto::{header, method};
 
 use super::endpoint::{Reply, empty, only_id, refused, stream};
@@ -403,7 +403,7 @@ pub(super) fn open_sse(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     let mut opening = Vec::new();
     let event =
         Outgoing { name: Some("endpoint"), data: address.as_bytes(), ..Outgoing::default() };
-    sse::encode(&event, &mut opening);
+    framing::encode_event(&event, &mut opening);
     let open = OpenLane { client, lane: Lane::MAIN };
     let body = Body::streaming(open, PendingWork::none(), opening, site.options.keep_alive);
     let body = body.awaited(peer.map(Peer::await_answer));

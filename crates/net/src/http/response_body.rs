@@ -14,8 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame as BodyFrame, SizeHint};
 use switchboard_proto::exchange::Lane;
+use switchboard_proto::framing::{self, Outgoing};
 use switchboard_proto::server::{Frame, Prime};
-use switchboard_proto::sse::{self, Outgoing};
 use tokio::time::{Instant, Sleep};
 
 use super::legacy_session::Held;
@@ -147,7 +147,7 @@ impl Body {
             let id = prime.event.to_string();
             let event =
                 Outgoing { id: Some(&id), retry: Some(prime.retry_ms), ..Outgoing::default() };
-            sse::encode(&event, &mut opening);
+            framing::encode_event(&event, &mut opening);
         }
         Self::streaming(lane, works, opening, keep_alive)
     }
@@ -226,7 +226,7 @@ impl Live {
             self.ping.as_mut().reset(Instant::now() + self.keep_alive);
             // Registers the timer again, so that the next ping wakes us too.
             _ = self.ping.as_mut().poll(cx);
-            sse::comment("ping", &mut piece);
+            framing::encode_comment("ping", &mut piece);
             return Poll::Ready(Some(piece.into()));
         }
         Poll::Pending
@@ -250,10 +250,10 @@ impl Live {
                 let name = Some("message");
                 let event =
                     Outgoing { id: id.as_deref(), name, data: &text, ..Outgoing::default() };
-                sse::encode(&event, piece);
+                framing::encode_event(&event, piece);
             }
             Frame::Answer { text, .. } => {
-                sse::encode(&Outgoing { data: &text, ..Outgoing::default() }, piece);
+                framing::encode_event(&Outgoing { data: &text, ..Outgoing::default() }, piece);
                 self.over = true;
             }
             Frame::End => self.over = true,
@@ -278,7 +278,7 @@ impl Body {
             BodyKind::Live(live) => {
                 if self.awaited.as_mut().is_some_and(|awaited| awaited.poll_doubt(cx)) {
                     // If the client is gone, writing to it says so.
-                    sse::comment("ping", &mut live.opening);
+                    framing::encode_comment("ping", &mut live.opening);
                 }
                 let piece = ready!(live.poll_piece(cx));
                 Poll::Ready(piece.map(|piece| {

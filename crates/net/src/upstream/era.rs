@@ -12,17 +12,17 @@ use hyper::body::Incoming;
 use serde_json::json;
 use switchboard_proto::client::legacy::LegacyClientHalf;
 use switchboard_proto::client::modern::ModernClientHalf;
-use switchboard_proto::client::probe::{self, Reply, Verdict};
+use switchboard_proto::client::probe::{self, ProbeReply, Verdict};
 use switchboard_proto::client::to_legacy::ToLegacy;
 use switchboard_proto::client::to_modern::ToModern;
 use switchboard_proto::client::{ClientHalf, Sharing};
 use switchboard_proto::exchange::{Ask, Carrier, Exchange};
 use switchboard_proto::failure::{Failure, Outcome};
+use switchboard_proto::framing::EventDecoder;
 use switchboard_proto::header::Mirror;
 use switchboard_proto::jsonrpc::{self, Id, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::{Era, Revision};
-use switchboard_proto::sse::EventDecoder;
 use tokio::sync::oneshot;
 
 use super::http::{HttpEndpoint, HttpRefusal, HttpSession};
@@ -153,20 +153,20 @@ impl Upstream {
         let waiting = tokio::time::timeout(CHILD_WAIT, answer);
         let reply = match self.stop.until(waiting).await {
             None => return EraFound::Nothing,
-            Some(Err(_)) => Reply::Silence,
+            Some(Err(_)) => ProbeReply::Silence,
             Some(Ok(Ok(Outcome::Answered(answer)))) => probe::reply(None, &answer),
-            Some(Ok(_)) => Reply::Broken,
+            Some(Ok(_)) => ProbeReply::Broken,
         };
         self.set_probing(false);
         call.cancel(None).detach();
         match reply {
-            Reply::Silence | Reply::Broken => EraFound::Silent,
+            ProbeReply::Silence | ProbeReply::Broken => EraFound::Silent,
             reply => found(Carrier::Pipe, &reply),
         }
     }
 }
 
-fn found(carrier: Carrier, reply: &Reply) -> EraFound {
+fn found(carrier: Carrier, reply: &ProbeReply) -> EraFound {
     match probe::verdict(carrier, reply) {
         Verdict::Modern(_) => EraFound::Modern,
         Verdict::Legacy => EraFound::Legacy,
@@ -176,7 +176,7 @@ fn found(carrier: Carrier, reply: &Reply) -> EraFound {
 
 /// What came of the question which era an endpoint speaks.
 pub(crate) struct Probed {
-    pub(crate) reply: Reply,
+    pub(crate) reply: ProbeReply,
     /// The answer, if it is one.
     pub(crate) answer: Option<Message>,
     /// What came is the stream of an HTTP+SSE server.
@@ -187,7 +187,7 @@ pub(crate) struct Probed {
 
 impl Probed {
     fn broken(failure: Failure) -> Self {
-        Self { reply: Reply::Broken, answer: None, is_sse: false, failure: Some(failure) }
+        Self { reply: ProbeReply::Broken, answer: None, is_sse: false, failure: Some(failure) }
     }
 }
 
@@ -227,7 +227,7 @@ impl Upstream {
         };
         let reply = match &answer {
             Some(answer) => probe::reply(Some(code), answer),
-            None => Reply::Http { status: code },
+            None => ProbeReply::Http { status: code },
         };
         Probed { reply, answer, is_sse, failure }
     }

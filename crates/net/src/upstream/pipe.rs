@@ -14,9 +14,9 @@ use bytes::{Bytes, BytesMut};
 use switchboard_proto::backoff::Restart;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::{Failure, FailureSource};
+use switchboard_proto::framing::{self, LineDecoder, LineTooLong};
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::limits::Limits;
-use switchboard_proto::line::{self, LineDecoder, LineTooLong};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Notify;
@@ -219,7 +219,7 @@ async fn write_lines(up: &Arc<Upstream>, mut stdin: ChildStdin) {
         let length = messages.iter().map(|message| message.text().len() + 1).sum();
         let mut lines = BytesMut::with_capacity(length);
         for message in &messages {
-            line::encode(message.text(), &mut lines);
+            framing::encode_line(message.text(), &mut lines);
         }
         if stdin.write_all(&lines).await.is_err() {
             up.stop.sleep(LAST_ANSWERS).await;

@@ -15,8 +15,8 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::Failure;
+use switchboard_proto::framing::{EventDecoder, EventTooLong, SseEvent};
 use switchboard_proto::jsonrpc::{Kind, Message};
-use switchboard_proto::sse::{EventDecoder, EventTooLong, SseEvent};
 
 use super::http::{HttpRefusal, HttpSession, lane_of};
 use super::pipe::PipeEnd;

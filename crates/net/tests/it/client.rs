@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use switchboard_net::http::site::Site;
-use switchboard_proto::sse::{EventDecoder, SseEvent};
+use switchboard_proto::framing::{EventDecoder, SseEvent};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tower_service::Service as _;

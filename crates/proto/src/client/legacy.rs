@@ -17,25 +17,23 @@
 //! - Where clients share a server, its greeting is shared too, and what cannot
 //!   be told whose it is goes to nobody.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
-use super::ledger::{Call, Ledger};
-use super::{CallId, Sharing, Ticket, Transmit};
+use super::{CallId, Ledger, OutstandingCall, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
-use crate::jsonrpc::{Id, Kind, Message};
+use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::limits::Limits;
 use crate::method;
+use crate::project::welcome_within_bounds;
 use crate::refusal::Refusal;
 use crate::watch::Watches;
-use handshake::watcher;
-use recently_cancelled::RecentlyCancelled;
-use server_questions::Answered;
+use after_calls::{RecentlyCancelled, watcher};
 
-mod handshake;
-mod recently_cancelled;
-mod server_questions;
+pub(super) use after_calls::likely_call;
+
+mod after_calls;
 
 /// One legacy server.
 #[derive(Debug)]
@@ -43,7 +41,7 @@ pub struct LegacyClientHalf<T> {
     sharing: Sharing,
     most_calls: usize,
     most_asks: usize,
-    phase: Phase,
+    phase: GreetingPhase,
     /// The client's `initialize`, and what the server answered to it.
     hello: Option<Message>,
     welcome: Option<Message>,
@@ -53,39 +51,31 @@ pub struct LegacyClientHalf<T> {
     /// The call of the last greeting: what was sent before it went to another session.
     greeting: CallId,
     held: VecDeque<Transmit>,
-    ledger: Ledger<Owner<T>>,
+    /// Calls of our own have no owner: greetings after the server was lost, and renewals of
+    /// subscriptions and log levels.
+    ledger: Ledger<Option<T>>,
     next_ask: u64,
-    asks: BTreeMap<Ask, Asked<T>>,
-    answered: VecDeque<Answered>,
+    asks: BTreeMap<Ask, ServerQuestion<T>>,
+    answered: VecDeque<AnsweredQuestion>,
     recently_cancelled: VecDeque<RecentlyCancelled<T>>,
     watches: Watches,
     level: Option<Message>,
     /// The link was ended for nobody used it.
     rested: bool,
     out: VecDeque<Transmit>,
-    down: VecDeque<ServerEvent<T>>,
+    to_client: VecDeque<ServerEvent<T>>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Phase {
+enum GreetingPhase {
     Fresh,
     Greeting,
     Ready,
     Lost,
 }
 
-/// Whose a call is.
 #[derive(Debug)]
-enum Owner<T> {
-    Client(T),
-    /// Our own `initialize`, after the server was lost.
-    Revival,
-    /// Our own renewal of a subscription or a log level: the answer is of no interest.
-    Renewal,
-}
-
-#[derive(Debug)]
-struct Asked<T> {
+struct ServerQuestion<T> {
     id: Id,
     to: To<T>,
     /// The lane it came by, and the call it was asked on.
@@ -102,7 +92,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             sharing,
             most_calls: limits.calls,
             most_asks: limits.asks,
-            phase: Phase::Fresh,
+            phase: GreetingPhase::Fresh,
             hello: None,
             welcome: None,
             greeters: Vec::new(),
@@ -118,7 +108,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             level: None,
             rested: false,
             out: VecDeque::new(),
-            down: VecDeque::new(),
+            to_client: VecDeque::new(),
         }
     }
 
@@ -126,7 +116,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     #[must_use]
     pub fn greeted_with(mut self, hello: Message) -> Self {
         self.hello = Some(hello);
-        self.phase = Phase::Lost;
+        self.phase = GreetingPhase::Lost;
         self
     }
 
@@ -158,11 +148,11 @@ impl<T: Ticket> LegacyClientHalf<T> {
         if request.method() == method::SET_LEVEL {
             self.level = Some(request.clone());
         }
-        if self.phase == Phase::Lost {
+        if self.phase == GreetingPhase::Lost {
             self.revive(now);
         }
         let watcher = watcher(&ticket);
-        let (id, message) = self.ledger.begin(Owner::Client(ticket), request, now);
+        let (id, message) = self.ledger.begin(Some(ticket), request, now);
         self.begin_watch(id, watcher, request);
         self.send_in_order(id.lane(), message);
         id
@@ -175,7 +165,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     fn finish(&mut self, to: T, outcome: impl Into<Outcome>) {
-        self.down.push_back(ServerEvent::Finish { to, outcome: outcome.into() });
+        self.to_client.push_back(ServerEvent::Finish { to, outcome: outcome.into() });
     }
 
     fn send(&mut self, lane: Lane, message: Message) {
@@ -184,7 +174,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     /// Sends now, or once the server has been greeted.
     fn send_in_order(&mut self, lane: Lane, message: Message) {
-        if self.phase == Phase::Greeting {
+        if self.phase == GreetingPhase::Greeting {
             self.held.push_back(Transmit::Send { lane, message, headers: Vec::new() });
         } else {
             self.send(lane, message);
@@ -198,22 +188,22 @@ impl<T: Ticket> LegacyClientHalf<T> {
         }
         // What a server that does not answer was never told is not missed.
         let is_full = self.held.len() >= self.most_calls.saturating_mul(8);
-        if self.phase != Phase::Lost && !is_full {
+        if self.phase != GreetingPhase::Lost && !is_full {
             self.send_in_order(Lane::MAIN, message);
         }
     }
 
     /// A client gave up on a call; its own words, if it gave any.
     pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        let greets = |call: &&mut Call<_>| call.request.method() == method::INITIALIZE;
+        let greets = |call: &&mut OutstandingCall<_>| call.request.method() == method::INITIALIZE;
         if let Some(call) = self.ledger.get_mut(id).filter(greets) {
             // It cannot be cancelled (UTL-1), and others may wait for it.
-            call.owner = Owner::Revival;
-        } else if let Some(call) = self.ledger.cancel(id, now) {
+            call.owner = None;
+        } else if let Some(call) = self.ledger.end(id) {
             self.end_watch(id, &call, false);
             let is_sent = self.send_cancel(id, words);
             let may_await = |it: &&T| is_sent && words.is_some() && it.awaits_dropped();
-            let awaits = client(&call.owner).filter(may_await).cloned();
+            let awaits = call.owner.as_ref().filter(may_await).cloned();
             if is_sent && awaits.is_none() {
                 self.out.push_back(Transmit::Abort { lane: id.lane() });
             }
@@ -223,18 +213,16 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     /// A client is gone for good: its calls are cancelled, its questions refused.
     pub fn forget_owner(&mut self, owner: u64, now: Instant) {
-        let is_theirs =
-            |o: &Owner<T>| matches!(o, Owner::Client(ticket) if ticket.owner() == owner);
+        let is_theirs = |ticket: &T| ticket.owner() == owner;
         // Also what was only asked for: the server may have taken it on already.
         let orphans = self.watches.forget(owner);
-        for id in self.ledger.ids(is_theirs) {
+        for id in self.ledger.ids(|it| it.as_ref().is_some_and(is_theirs)) {
             self.drop_call(id, None, now);
         }
         self.abandon_cancelled(owner);
-        self.greeters.retain(|ticket| ticket.owner() != owner);
-        let asked = self.asks.iter();
+        self.greeters.retain(|ticket| !is_theirs(ticket));
         let asked =
-            asked.filter(|(_, asked)| matches!(&asked.to, To::Call(t) if t.owner() == owner));
+            self.asks.iter().filter(|(_, it)| matches!(&it.to, To::Call(to) if is_theirs(to)));
         for ask in asked.map(|(&ask, _)| ask).collect::<Vec<_>>() {
             self.refuse_ask(ask, now);
         }
@@ -258,27 +246,22 @@ impl<T: Ticket> LegacyClientHalf<T> {
         };
         self.ledger.running.see(&call.request, answer, now);
         self.end_watch(id, &call, answer.kind() == Kind::Result);
-        let greets = call.request.method() == method::INITIALIZE;
-        match call.owner {
-            Owner::Client(to) => {
-                if greets {
-                    self.handle_welcome(answer);
-                }
-                self.finish(to, answer.clone());
-            }
-            Owner::Revival => self.handle_revived(answer, now),
-            Owner::Renewal => {}
+        if call.request.method() == method::INITIALIZE {
+            self.handle_welcome(answer, call.owner.is_none(), now);
+        }
+        if let Some(to) = call.owner {
+            self.finish(to, answer.clone());
         }
     }
 
     fn handle_notification(&mut self, lane: Lane, message: &Message, now: Instant) {
         let alone = self.sharing == Sharing::Alone;
-        let of_lane = self.owner_of(lane);
+        let of_lane = self.client_of(CallId(lane.0));
         match message.method() {
             method::PROGRESS => match self.ledger.progress(message, now) {
                 Some((id, message)) => {
                     let to = self.client_of(id).map(To::Call);
-                    self.down.extend(to.map(|to| ServerEvent::Note { to, message }));
+                    self.to_client.extend(to.map(|to| ServerEvent::Note { to, message }));
                 }
                 // A task reports under the token of a call that has been answered.
                 None if alone => self.push_note(To::Session, message),
@@ -286,7 +269,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             },
             method::CANCELLED => self.handle_recall(message, now),
             method::LOG => {
-                let sole = if alone { self.ledger.sole_asking() } else { self.ledger.sole() };
+                let sole = if alone { self.ledger.sole_asking() } else { self.ledger.only() };
                 match of_lane.or_else(|| self.client_of(sole?)) {
                     Some(ticket) => self.push_note(To::Call(ticket), message),
                     None if alone => self.push_note(To::Session, message),
@@ -302,36 +285,28 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     fn push_note(&mut self, to: To<T>, message: &Message) {
-        self.down.push_back(ServerEvent::Note { to, message: message.clone() });
-    }
-
-    fn owner_of(&self, lane: Lane) -> Option<T> {
-        self.client_of(CallId(lane.0))
+        self.to_client.push_back(ServerEvent::Note { to, message: message.clone() });
     }
 
     fn client_of(&self, id: CallId) -> Option<T> {
-        client(&self.ledger.get(id)?.owner).cloned()
+        self.ledger.get(id)?.owner.clone()
     }
 
     /// A call's lane ended without its answer.
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure) {
         match self.ledger.end(CallId(lane.0)) {
-            Some((id, call)) => self.handle_failure(id, call, why),
+            Some(call) => self.handle_failure(CallId(lane.0), call, why),
             None => self.end_cancelled_lane(lane),
         }
     }
 
-    fn handle_failure(&mut self, id: CallId, call: Call<Owner<T>>, why: &Failure) {
+    fn handle_failure(&mut self, id: CallId, call: OutstandingCall<Option<T>>, why: &Failure) {
         self.end_watch(id, &call, false);
-        match call.owner {
-            Owner::Client(to) => {
-                self.finish(to, why.clone());
-                if call.request.method() == method::INITIALIZE {
-                    self.give_up_greeting(&why.clone().into());
-                }
-            }
-            Owner::Revival => self.give_up_greeting(&why.clone().into()),
-            Owner::Renewal => {}
+        if let Some(to) = call.owner {
+            self.finish(to, why.clone());
+        }
+        if call.request.method() == method::INITIALIZE {
+            self.give_up_greeting(&why.clone().into());
         }
     }
 
@@ -359,13 +334,13 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     /// What to tell the clients, oldest first.
-    pub fn poll_down(&mut self) -> Option<ServerEvent<T>> {
-        self.down.pop_front()
+    pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
+        self.to_client.pop_front()
     }
 
     /// Whether the server has been greeted and answered.
     pub fn is_ready(&self) -> bool {
-        self.phase == Phase::Ready
+        self.phase == GreetingPhase::Ready
     }
 
     /// How many calls are open.
@@ -385,32 +360,437 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     /// The call that was opened with `ticket`, if it is open.
     pub fn find(&self, ticket: &T) -> Option<CallId> {
-        let is_it = |owner: &Owner<T>| matches!(owner, Owner::Client(theirs) if theirs == ticket);
-        self.ledger.ids(is_it).first().copied()
+        self.ledger.ids(|owner| owner.as_ref() == Some(ticket)).first().copied()
     }
 
     /// Who has calls open.
     pub fn tickets(&self) -> impl Iterator<Item = &T> {
-        self.ledger.owners().filter_map(client)
+        self.ledger.owners().flatten()
     }
 
     /// Who has calls open on which the server may ask or log something.
     pub fn asking(&self) -> impl Iterator<Item = &T> {
-        self.ledger.asking().filter_map(|id| client(&self.ledger.get(id)?.owner))
+        self.ledger.asking().filter_map(|id| self.ledger.get(id)?.owner.as_ref())
     }
 
     /// Who opened the call that travels on `lane`, if it is open.
     pub fn ticket(&self, lane: Lane) -> Option<&T> {
-        client(&self.ledger.get(CallId(lane.0))?.owner)
+        self.ledger.get(CallId(lane.0))?.owner.as_ref()
     }
 }
 
-/// The client that a call is of, if it is of one.
-fn client<T>(owner: &Owner<T>) -> Option<&T> {
-    match owner {
-        Owner::Client(ticket) => Some(ticket),
-        Owner::Revival | Owner::Renewal => None,
+// Greeting the server, losing it, and greeting it again.
+
+impl<T: Ticket> LegacyClientHalf<T> {
+    /// A client says hello: for all of them, if they share the server.
+    fn greet(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        if self.sharing == Sharing::Shared {
+            if let Some(answer) = self.welcome.clone() {
+                self.finish(ticket, answer);
+                return CallId::DONE;
+            }
+            if self.phase == GreetingPhase::Greeting {
+                return self.wait_for_greeting(ticket);
+            }
+        }
+        self.phase = GreetingPhase::Greeting;
+        self.confirmed = false;
+        self.hello = Some(request.clone());
+        let (id, message) = self.ledger.begin(Some(ticket), request, now);
+        self.greeting = id;
+        self.send(id.lane(), message);
+        id
     }
+
+    fn wait_for_greeting(&mut self, ticket: T) -> CallId {
+        if self.greeters.len() >= self.most_calls.saturating_mul(4) {
+            return self.fail(ticket, &Refusal::TooManyCalls);
+        }
+        self.greeters.push(ticket);
+        CallId::DONE
+    }
+
+    /// Says how to greet the server when it is needed.
+    pub fn introduce(&mut self, hello: Message) {
+        if self.hello.is_none() {
+            self.hello = Some(hello);
+            self.phase = GreetingPhase::Lost;
+        }
+    }
+
+    /// Greets the server if that was not done; its welcome is the answer to `ticket`.
+    pub fn meet(&mut self, ticket: T, now: Instant) {
+        if let (Some(answer), GreetingPhase::Ready) = (self.welcome.clone(), self.phase) {
+            return self.finish(ticket, answer);
+        }
+        self.wait_for_greeting(ticket);
+        if self.phase == GreetingPhase::Lost {
+            self.revive(now);
+        }
+    }
+
+    /// Who waits for the server to be greeted.
+    pub fn greeters(&self) -> impl Iterator<Item = &T> {
+        self.greeters.iter()
+    }
+
+    /// What the server said when it was greeted.
+    pub fn welcome(&self) -> Option<&Message> {
+        self.welcome.as_ref()
+    }
+
+    /// The server answered a greeting: a client's, or one that `is_ours`. A lost server is
+    /// back then: it gets what the clients had set up, and they learn that lists may differ.
+    fn handle_welcome(&mut self, answer: &Message, is_ours: bool, now: Instant) {
+        let answer = match welcome_within_bounds(answer) {
+            Ok(answer) if answer.kind() != Kind::Error => answer,
+            refused => {
+                if !is_ours || self.welcome.is_none() {
+                    // Another client may find better words.
+                    self.hello = None;
+                }
+                return self.give_up_greeting(&refused.cloned().into());
+            }
+        };
+        let was_known = self.welcome.replace(answer.clone()).is_some();
+        self.phase = GreetingPhase::Ready;
+        if is_ours {
+            self.confirmed = true;
+            self.send(Lane::MAIN, Message::notification(method::INITIALIZED, None));
+            self.renew_watches(now);
+            if let Some(level) = self.level.clone() {
+                self.send_own(&level, now);
+            }
+        }
+        self.out.append(&mut self.held);
+        self.answer_greeters(&answer.clone().into());
+        if is_ours && was_known && !std::mem::take(&mut self.rested) {
+            self.tell_lists_changed(answer);
+        }
+    }
+
+    fn answer_greeters(&mut self, outcome: &Outcome) {
+        for to in self.greeters.drain(..) {
+            self.to_client.push_back(ServerEvent::Finish { to, outcome: outcome.clone() });
+        }
+    }
+
+    /// The server did not take the greeting: whatever waited for it fails.
+    fn give_up_greeting(&mut self, outcome: &Outcome) {
+        self.phase = if self.hello.is_some() { GreetingPhase::Lost } else { GreetingPhase::Fresh };
+        self.answer_greeters(outcome);
+        for held in std::mem::take(&mut self.held) {
+            let Transmit::Send { message, .. } = held else { continue };
+            if let Some((id, call)) = self.ledger.answer(&message) {
+                self.end_watch(id, &call, false);
+                let finish = |to| ServerEvent::Finish { to, outcome: outcome.clone() };
+                self.to_client.extend(call.owner.map(finish));
+            }
+        }
+    }
+
+    /// The link is gone. Every open call fails with `why`.
+    pub fn handle_lost(&mut self, why: &Failure) {
+        self.phase = if self.hello.is_some() { GreetingPhase::Lost } else { GreetingPhase::Fresh };
+        self.held.clear();
+        self.out.clear();
+        self.lose_cancelled();
+        self.answer_greeters(&why.clone().into());
+        for call in self.ledger.drain() {
+            if let Some(to) = call.owner {
+                self.finish(to, why.clone());
+            }
+        }
+        self.watches.end_asking();
+        self.recall_all();
+    }
+
+    /// The link is ended because nobody uses it.
+    pub fn rest(&mut self, why: &Failure) {
+        self.handle_lost(why);
+        self.rested = true;
+    }
+
+    /// Whether a client waits to hear of a resource, or a task goes on.
+    pub fn is_needed(&self, now: Instant) -> bool {
+        self.watches.uris().next().is_some() || self.ledger.running.holds(now)
+    }
+
+    /// Whoever asked is not there any more. The calls that it asked on.
+    fn recall_all(&mut self) -> BTreeSet<CallId> {
+        let mut calls = BTreeSet::new();
+        for (ask, asked) in std::mem::take(&mut self.asks) {
+            calls.extend(asked.on);
+            self.recall(ask, asked);
+        }
+        calls
+    }
+
+    /// The server knows our session no more, and so did not run this call (HTTP-22).
+    pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
+        let id = CallId(lane.0);
+        let Some(call) = self.ledger.get(id) else { return self.end_cancelled_lane(lane) };
+        let message = call.sent.with_id(&Id::from(id.0));
+        let greets = message.method() == method::INITIALIZE;
+        if greets || self.hello.is_none() || !self.ledger.repeat(id) {
+            return self.handle_unanswered(lane, &Refusal::SessionOver.into());
+        }
+        if self.phase == GreetingPhase::Ready && id < self.greeting {
+            // It went to a session before this one, which is sound.
+            return self.send(lane, message);
+        }
+        if self.phase != GreetingPhase::Greeting {
+            self.begin_session(Some(id), now);
+        }
+        self.held.push_back(Transmit::Send { lane, message, headers: Vec::new() });
+    }
+
+    /// The server knows our session no more, and no call has found out.
+    pub fn renew_session(&mut self, now: Instant) {
+        if self.phase != GreetingPhase::Greeting && self.hello.is_some() {
+            self.begin_session(None, now);
+        }
+    }
+
+    /// Leaves a session that is over for another. What was asked there cannot be
+    /// answered any more, so calls that wait for it would wait for ever; `refused`
+    /// is none of them.
+    fn begin_session(&mut self, refused: Option<CallId>, now: Instant) {
+        self.phase = GreetingPhase::Lost;
+        self.revive(now);
+        for &id in self.asks.values().flat_map(|asked| &asked.holds) {
+            self.ledger.release(id, now);
+        }
+        self.ledger.running.lose();
+        for id in self.recall_all().into_iter().filter(|&id| Some(id) != refused) {
+            self.fail_asked(id, "the server has forgotten the session in which it asked something");
+            self.out.push_back(Transmit::Abort { lane: id.lane() });
+        }
+    }
+
+    /// For a while nobody heard what the server says that belongs to no call.
+    pub fn handle_gap(&mut self) {
+        if let Some(welcome) = self.welcome.clone() {
+            self.tell_lists_changed(&welcome);
+        }
+    }
+
+    /// Greets a lost server with what the client once said.
+    fn revive(&mut self, now: Instant) {
+        let Some(hello) = self.hello.clone() else { return };
+        self.phase = GreetingPhase::Greeting;
+        self.greeting = self.send_own(&hello, now);
+    }
+
+    /// Makes a call that is no client's.
+    fn send_own(&mut self, request: &Message, now: Instant) -> CallId {
+        let (id, message) = self.ledger.begin(None, request, now);
+        self.send(id.lane(), message);
+        id
+    }
+
+    /// What changed while the server was away cannot be known: all lists may have.
+    fn tell_lists_changed(&mut self, welcome: &Message) {
+        for capability in ["tools", "prompts", "resources"] {
+            if welcome.capability(&[capability, "listChanged"]).is_some_and(Part::is_true)
+                && let Some(method) = method::list_changed(capability)
+            {
+                let message = Message::notification(method, None);
+                self.to_client.push_back(ServerEvent::Note { to: To::Session, message });
+            }
+        }
+    }
+}
+
+// Questions of the server, and where their answers go.
+
+/// Answered questions that are known when they come again: a server that is
+/// resumed repeats the last few things that it said, if any.
+const MOST_ANSWERED: usize = 64;
+
+/// A question that was answered, without whose it was: they may be gone.
+#[derive(Debug)]
+pub(super) struct AnsweredQuestion {
+    id: Id,
+    lane: Lane,
+    on: Option<CallId>,
+}
+
+impl<T: Ticket> LegacyClientHalf<T> {
+    /// A client answers a question.
+    pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
+        if let Some(asked) = self.take_ask(ask, now) {
+            self.send(Lane::MAIN, answer.with_id(&asked.id));
+            if self.answered.len() >= MOST_ANSWERED {
+                self.answered.pop_front();
+            }
+            let ServerQuestion { id, lane, on, .. } = asked;
+            self.answered.push_back(AnsweredQuestion { id, lane, on });
+        }
+    }
+
+    /// Nobody is there to answer a question.
+    pub fn refuse_ask(&mut self, ask: Ask, now: Instant) {
+        self.supply(ask, &Message::refusal(None, &Refusal::NobodyToAsk), now);
+    }
+
+    /// A question is not open any more.
+    fn take_ask(&mut self, ask: Ask, now: Instant) -> Option<ServerQuestion<T>> {
+        let asked = self.asks.remove(&ask)?;
+        for &id in &asked.holds {
+            self.ledger.release(id, now);
+        }
+        Some(asked)
+    }
+
+    /// The calls that may wait for the answer to a question.
+    fn waiting_for(&self, request: &Message, on: Option<CallId>) -> Vec<CallId> {
+        let mut waiting: Vec<_> = match on {
+            Some(on) => vec![on],
+            None => self.ledger.asking().collect(),
+        };
+        if let Some(task) = task_of(request) {
+            let results = self.ledger.of_method(method::TASK_RESULT);
+            let is_theirs = |it: &Message| it.task_id().unwrap_or_default() == *task;
+            let theirs = results.filter(|(_, request)| is_theirs(request));
+            waiting.extend(theirs.map(|(id, _)| id));
+        }
+        waiting
+    }
+
+    /// A question turns out to be about a call.
+    pub fn put_on(&mut self, ask: Ask, on: CallId, now: Instant) {
+        let Some(asked) = self.asks.get_mut(&ask) else { return };
+        if self.ledger.get(on).is_none() {
+            return;
+        }
+        asked.on = Some(on);
+        self.ledger.hold(on, now);
+        for id in std::mem::replace(&mut asked.holds, vec![on]) {
+            self.ledger.release(id, now);
+        }
+    }
+
+    /// The server did not take an answer, so the call that it asked on would wait
+    /// for ever. If several questions had this id it is the one that was answered last.
+    pub fn handle_unsupplied(&mut self, answer: &Message) {
+        let of_answer = |it: &AnsweredQuestion| Some(&it.id) == answer.id();
+        let at = self.answered.iter().rposition(of_answer);
+        let on = at.and_then(|at| self.answered.remove(at)).and_then(|it| it.on);
+        if let Some(on) = on.filter(|&on| self.ledger.get(on).is_some()) {
+            self.fail_asked(on, "the server did not take the answer to what it asked");
+            // It may be there all the same, and at work.
+            self.withdraw(on);
+        }
+    }
+
+    /// A call that cannot get what the server asked for.
+    fn fail_asked(&mut self, id: CallId, why: &'static str) {
+        if self.ledger.get(id).is_none() {
+            return;
+        }
+        self.handle_unanswered(id.lane(), &Failure::AnswerLost { why });
+    }
+
+    fn handle_request(&mut self, lane: Lane, request: &Message, now: Instant) {
+        let Some(id) = request.id().cloned() else { return };
+        if request.method() == method::PING {
+            return self.send(Lane::MAIN, Message::result(&id, b"{}"));
+        }
+        // An event that was replayed. Some servers count anew on each stream.
+        let is_open = self.asks.values().any(|asked| asked.id == id && asked.lane == lane);
+        // Only the stream of a call is resumed as what it was.
+        let is_answered = |it: &AnsweredQuestion| it.lane == lane && it.id == id;
+        if is_open || lane != Lane::MAIN && self.answered.iter().any(is_answered) {
+            return;
+        }
+        let of_lane = Some(CallId(lane.0)).filter(|&on| self.client_of(on).is_some());
+        // It came by the stream of a call that nobody waits for: it is nobody else's.
+        let is_over = lane != Lane::MAIN && of_lane.is_none();
+        let is_shared = self.sharing == Sharing::Shared;
+        let likely = || self.likely().filter(|_| is_shared);
+        let on = of_lane.or_else(|| self.ledger.sole_asking()).or_else(likely);
+        let to = on.and_then(|on| self.client_of(on));
+        let is_doubtful =
+            of_lane.is_none() && task_of(request).is_none() && self.may_be_about_cancelled(now);
+        let unclear = to.is_none() && is_shared || is_over || is_doubtful;
+        if unclear || !self.make_room_for_ask(now) {
+            let answer = Message::refusal(Some(&id), &Refusal::NobodyToAsk);
+            return self.send(Lane::MAIN, answer);
+        }
+        let to = to.map_or(To::Session, To::Call);
+        let ask = Ask(self.next_ask);
+        self.next_ask += 1;
+        let holds = self.waiting_for(request, on);
+        for &id in &holds {
+            self.ledger.hold(id, now);
+        }
+        self.asks.insert(ask, ServerQuestion { id, to: to.clone(), lane, on, holds });
+        self.to_client.push_back(ServerEvent::Ask { to, ask, request: request.clone() });
+    }
+
+    /// The call that a question is put to where clients share a server and only
+    /// one of them has calls.
+    fn likely(&self) -> Option<CallId> {
+        let asking = || self.ledger.asking();
+        let mut owners = asking().map(|id| Some(self.client_of(id)?.owner()));
+        let first = owners.next()??;
+        if owners.any(|other| other != Some(first)) {
+            return None;
+        }
+        likely_call(asking(), self.asks.values().filter_map(|asked| asked.on))
+    }
+
+    /// Puts a question that belongs to no call to one, if only one client has calls.
+    pub fn place(&mut self, ask: Ask, now: Instant) -> Option<T> {
+        let on = self.likely()?;
+        let ticket = self.client_of(on)?;
+        self.asks.get_mut(&ask)?.to = To::Call(ticket.clone());
+        self.put_on(ask, on, now);
+        Some(ticket)
+    }
+
+    /// A question may outlive its call, and some are never answered: the
+    /// oldest of those goes first.
+    fn make_room_for_ask(&mut self, now: Instant) -> bool {
+        if self.asks.len() < self.most_asks {
+            return true;
+        }
+        let is_over =
+            |asked: &ServerQuestion<T>| asked.on.is_some_and(|on| self.ledger.get(on).is_none());
+        let oldest = self.asks.iter().find(|(_, asked)| is_over(asked)).map(|(&ask, _)| ask);
+        let Some(ask) = oldest else { return false };
+        let Some(asked) = self.take_ask(ask, now) else { return false };
+        self.send(Lane::MAIN, Message::refusal(Some(&asked.id), &Refusal::NobodyToAsk));
+        self.recall(ask, asked);
+        true
+    }
+
+    /// Takes a question back in the server's name.
+    fn recall(&mut self, ask: Ask, asked: ServerQuestion<T>) {
+        let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
+        self.to_client.push_back(ServerEvent::Recall { to: asked.to, ask, message });
+    }
+
+    /// The server does not need an answer any more.
+    fn handle_recall(&mut self, message: &Message, now: Instant) {
+        let Some(id) = message.cancelled_id() else { return };
+        let ask = self.asks.iter().find(|(_, asked)| asked.id == id).map(|(&ask, _)| ask);
+        if let Some(ask) = ask
+            && let Some(asked) = self.take_ask(ask, now)
+        {
+            self.to_client.push_back(ServerEvent::Recall {
+                to: asked.to,
+                ask,
+                message: message.clone(),
+            });
+        }
+    }
+}
+
+/// The task that it is about, if it says so.
+fn task_of(request: &Message) -> Option<Box<str>> {
+    request.has(Member::MetaRelatedTask).then(|| request.related_task().unwrap_or_default().into())
 }
 
 #[cfg(test)]

@@ -18,9 +18,8 @@ use std::time::Instant;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::ledger::{Call, Ledger, call_number, cancel_notice};
 use super::tool_headers::{HeaderRetry, ToolHeaders};
-use super::{CallId, Sharing, Ticket, Transmit};
+use super::{CallId, Ledger, OutstandingCall, Sharing, Ticket, Transmit, cancel_notice};
 use crate::exchange::{Carrier, HeaderParams, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::header::Mirror;
@@ -38,21 +37,18 @@ pub struct ModernClientHalf<T> {
     most_calls: usize,
     /// Calls that were sent again: as their owners know them, and as they are now.
     renamed: BTreeMap<CallId, CallId>,
-    ledger: Ledger<Owner<T>>,
+    ledger: Ledger<ModernCallOwner<T>>,
     tools: ToolHeaders,
     out: VecDeque<Transmit>,
-    down: VecDeque<ServerEvent<T>>,
+    to_client: VecDeque<ServerEvent<T>>,
 }
 
 /// Whose a call is.
 #[derive(Debug)]
-enum Owner<T> {
-    Client(T),
-    /// Our own `tools/list`, to learn the headers that this call needs.
-    HeaderRetry {
-        to: T,
-        retry: Box<HeaderRetry>,
-    },
+struct ModernCallOwner<T> {
+    ticket: T,
+    /// It is our own `tools/list`, to learn the headers that this call needs.
+    retry: Option<Box<HeaderRetry>>,
 }
 
 impl<T: Ticket> ModernClientHalf<T> {
@@ -66,7 +62,7 @@ impl<T: Ticket> ModernClientHalf<T> {
             ledger: Ledger::new(sharing, limits),
             tools: ToolHeaders::default(),
             out: VecDeque::new(),
-            down: VecDeque::new(),
+            to_client: VecDeque::new(),
         }
     }
 
@@ -82,10 +78,8 @@ impl<T: Ticket> ModernClientHalf<T> {
             return self.fail(ticket, &Refusal::TooManyCalls);
         }
         match self.tools.headers(request, said.as_deref()) {
-            Ok(params) => self.begin(Owner::Client(ticket), request, params, now),
-            Err(mismatch) => {
-                self.fail(ticket, &Refusal::HeaderMismatch { what: mismatch.to_string() })
-            }
+            Ok(params) => self.begin(ModernCallOwner { ticket, retry: None }, request, params, now),
+            Err(mismatch) => self.fail(ticket, &mismatch.into()),
         }
     }
 
@@ -95,12 +89,12 @@ impl<T: Ticket> ModernClientHalf<T> {
     }
 
     fn finish(&mut self, to: T, outcome: impl Into<Outcome>) {
-        self.down.push_back(ServerEvent::Finish { to, outcome: outcome.into() });
+        self.to_client.push_back(ServerEvent::Finish { to, outcome: outcome.into() });
     }
 
     fn begin(
         &mut self,
-        owner: Owner<T>,
+        owner: ModernCallOwner<T>,
         request: &Message,
         params: Vec<(HeaderName, HeaderValue)>,
         now: Instant,
@@ -124,10 +118,10 @@ impl<T: Ticket> ModernClientHalf<T> {
     }
 
     /// A client gave up on a call; its own words, if it gave any.
-    pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
+    pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, _now: Instant) {
         let id = self.renamed.get(&id).copied().unwrap_or(id);
         self.first_name(id);
-        if self.ledger.cancel(id, now).is_some() {
+        if self.ledger.end(id).is_some() {
             self.cancel_on_wire(id, words);
         }
     }
@@ -141,11 +135,7 @@ impl<T: Ticket> ModernClientHalf<T> {
 
     /// A client is gone for good: its calls are cancelled.
     pub fn forget_owner(&mut self, owner: u64, now: Instant) {
-        let is_theirs = |o: &Owner<T>| {
-            let (Owner::Client(ticket) | Owner::HeaderRetry { to: ticket, .. }) = o;
-            ticket.owner() == owner
-        };
-        for id in self.ledger.ids(is_theirs) {
+        for id in self.ledger.ids(|it| it.ticket.owner() == owner) {
             self.drop_call(id, None, now);
         }
     }
@@ -176,7 +166,7 @@ impl<T: Ticket> ModernClientHalf<T> {
     fn handle_answer(
         &mut self,
         first: CallId,
-        call: Call<Owner<T>>,
+        call: OutstandingCall<ModernCallOwner<T>>,
         answer: &Message,
         now: Instant,
     ) {
@@ -189,21 +179,22 @@ impl<T: Ticket> ModernClientHalf<T> {
                 answer = left;
             }
         }
-        let again = match call.owner {
-            Owner::Client(to) if is_header_fault(&answer) && !call.repeated => {
-                self.list_tools_for(to, call.request, answer, now)
+        let ModernCallOwner { ticket, retry } = call.owner;
+        let again = match retry {
+            None if is_header_fault(&answer) && !call.repeated => {
+                self.list_tools_for(ticket, call.request, answer, now)
             }
-            Owner::Client(to) => {
-                self.finish(to, answer);
+            None => {
+                self.finish(ticket, answer);
                 None
             }
-            Owner::HeaderRetry { to, retry } if is_error => {
-                self.finish(to, retry.answer);
+            Some(retry) if is_error => {
+                self.finish(ticket, retry.answer);
                 None
             }
-            Owner::HeaderRetry { to, mut retry } => Some(match retry.next_page(&answer) {
-                Some(list) => self.begin(Owner::HeaderRetry { to, retry }, &list, vec![], now),
-                None => self.repeat(to, &retry.request, now),
+            Some(mut retry) => Some(match retry.next_page(&answer) {
+                Some(list) => self.list_tools(ticket, retry, &list, now),
+                None => self.repeat(ticket, &retry.request, now),
             }),
         };
         self.renamed.extend(again.map(|again| (first, again)));
@@ -222,14 +213,24 @@ impl<T: Ticket> ModernClientHalf<T> {
             return None;
         }
         let retry = Box::new(HeaderRetry::new(request, answer));
-        let list = retry.first_page();
-        Some(self.begin(Owner::HeaderRetry { to, retry }, &list, vec![], now))
+        let list = retry.list(None);
+        Some(self.list_tools(to, retry, &list, now))
+    }
+
+    fn list_tools(
+        &mut self,
+        ticket: T,
+        retry: Box<HeaderRetry>,
+        list: &Message,
+        now: Instant,
+    ) -> CallId {
+        self.begin(ModernCallOwner { ticket, retry: Some(retry) }, list, vec![], now)
     }
 
     /// The tools are listed: send the call once more, with the headers that the list names.
     fn repeat(&mut self, to: T, refused: &Message, now: Instant) -> CallId {
         let params = self.tools.headers(refused, None).unwrap_or_default();
-        let id = self.begin(Owner::Client(to), refused, params, now);
+        let id = self.begin(ModernCallOwner { ticket: to, retry: None }, refused, params, now);
         self.ledger.repeat(id);
         id
     }
@@ -243,7 +244,7 @@ impl<T: Ticket> ModernClientHalf<T> {
             }
             (_, true) => {
                 let id = message.id_in(Member::MetaSubscription);
-                let Some(id) = id.as_ref().and_then(call_number) else { return };
+                let Some(id) = id.and_then(|id| id.number()) else { return };
                 (CallId(id), message.clone())
             }
             (name, false) => {
@@ -255,9 +256,9 @@ impl<T: Ticket> ModernClientHalf<T> {
         };
         let Some(call) = self.ledger.get(id) else { return };
         let listens = call.request.method() == method::LISTEN;
-        if let Owner::Client(ticket) = &call.owner {
-            let to = To::Call(ticket.clone());
-            self.down.push_back(ServerEvent::Note { to, message });
+        if call.owner.retry.is_none() {
+            let to = To::Call(call.owner.ticket.clone());
+            self.to_client.push_back(ServerEvent::Note { to, message });
         }
         if listens {
             self.ledger.keep(id, now);
@@ -272,7 +273,7 @@ impl<T: Ticket> ModernClientHalf<T> {
             _ if method::is_for_all(method) || method == method::ACKNOWLEDGED => None,
             _ if !wanting.is_empty() => wanting.first().copied().filter(|_| wanting.len() == 1),
             Sharing::Alone => self.ledger.sole_asking(),
-            Sharing::Shared => self.ledger.sole(),
+            Sharing::Shared => self.ledger.only(),
         }
     }
 
@@ -282,7 +283,7 @@ impl<T: Ticket> ModernClientHalf<T> {
 
     /// The server ends a listen with a notice instead of its result (SUB-9).
     fn handle_listen_over(&mut self, message: &Message) {
-        let Some(id) = message.cancelled_id().as_ref().and_then(call_number) else { return };
+        let Some(id) = message.cancelled_id().and_then(|id| id.number()) else { return };
         let call = self.ledger.get(CallId(id));
         if call.is_none_or(|call| call.request.method() != method::LISTEN) {
             return;
@@ -290,17 +291,15 @@ impl<T: Ticket> ModernClientHalf<T> {
         let result = listen_over(&id.to_string());
         let answer = Message::result(&Id::from(id), &result);
         if let Some((_, call)) = self.ledger.answer(&answer) {
-            let (Owner::Client(to) | Owner::HeaderRetry { to, .. }) = call.owner;
-            self.finish(to, answer);
+            self.finish(call.owner.ticket, answer);
         }
     }
 
     /// A call's lane ended without its answer.
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure) {
-        if let Some((id, call)) = self.ledger.end(CallId(lane.0)) {
-            self.first_name(id);
-            let (Owner::Client(to) | Owner::HeaderRetry { to, .. }) = call.owner;
-            self.finish(to, why.clone());
+        if let Some(call) = self.ledger.end(CallId(lane.0)) {
+            self.first_name(CallId(lane.0));
+            self.finish(call.owner.ticket, why.clone());
         }
     }
 
@@ -309,8 +308,7 @@ impl<T: Ticket> ModernClientHalf<T> {
         self.out.clear();
         self.renamed.clear();
         for call in self.ledger.drain() {
-            let (Owner::Client(to) | Owner::HeaderRetry { to, .. }) = call.owner;
-            self.finish(to, why.clone());
+            self.finish(call.owner.ticket, why.clone());
         }
     }
 
@@ -325,8 +323,7 @@ impl<T: Ticket> ModernClientHalf<T> {
             self.first_name(id);
             self.cancel_on_wire(id, None);
             let why = call.timed_out(now);
-            let (Owner::Client(to) | Owner::HeaderRetry { to, .. }) = call.owner;
-            self.finish(to, why);
+            self.finish(call.owner.ticket, why);
         }
     }
 
@@ -341,17 +338,13 @@ impl<T: Ticket> ModernClientHalf<T> {
     }
 
     /// What to tell the clients, oldest first.
-    pub fn poll_down(&mut self) -> Option<ServerEvent<T>> {
-        self.down.pop_front()
+    pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
+        self.to_client.pop_front()
     }
 
     /// The call that was opened with `ticket`, if it is open.
     pub fn find(&self, ticket: &T) -> Option<CallId> {
-        let is_it = |owner: &Owner<T>| {
-            let (Owner::Client(theirs) | Owner::HeaderRetry { to: theirs, .. }) = owner;
-            theirs == ticket
-        };
-        self.ledger.ids(is_it).first().copied()
+        self.ledger.ids(|owner| owner.ticket == *ticket).first().copied()
     }
 
     /// The lane of the only open call, if there is just one.
@@ -366,10 +359,7 @@ impl<T: Ticket> ModernClientHalf<T> {
 
     /// Who has calls open.
     pub fn tickets(&self) -> impl Iterator<Item = &T> {
-        self.ledger.owners().map(|owner| {
-            let (Owner::Client(ticket) | Owner::HeaderRetry { to: ticket, .. }) = owner;
-            ticket
-        })
+        self.ledger.owners().map(|owner| &owner.ticket)
     }
 
     /// How many calls are open.

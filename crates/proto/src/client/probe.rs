@@ -22,7 +22,7 @@ use crate::revision::{Era, Revision};
 /// What came of asking.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the field names say it")]
-pub enum Reply {
+pub enum ProbeReply {
     /// A JSON-RPC answer, with its HTTP status if it has one.
     Answer { status: Option<u16>, message: Box<Value> },
     /// An HTTP response that is no JSON-RPC answer.
@@ -57,12 +57,12 @@ pub fn question(id: &Id, client: &Value) -> Message {
 }
 
 /// What the reply says about the server.
-pub fn verdict(carrier: Carrier, reply: &Reply) -> Verdict {
+pub fn verdict(carrier: Carrier, reply: &ProbeReply) -> Verdict {
     match reply {
-        Reply::Answer { status, message } => judge(*status, message),
-        Reply::Http { status } => judge_status(*status),
-        Reply::Silence | Reply::Broken if carrier == Carrier::Pipe => Verdict::Legacy,
-        Reply::Silence | Reply::Broken => Verdict::Undecided,
+        ProbeReply::Answer { status, message } => judge(*status, message),
+        ProbeReply::Http { status } => judge_status(*status),
+        ProbeReply::Silence | ProbeReply::Broken if carrier == Carrier::Pipe => Verdict::Legacy,
+        ProbeReply::Silence | ProbeReply::Broken => Verdict::Undecided,
     }
 }
 
@@ -108,11 +108,11 @@ fn pick(list: &Value) -> Verdict {
 }
 
 /// Reads a reply from a message that arrived.
-pub fn reply(status: Option<u16>, message: &Message) -> Reply {
+pub fn reply(status: Option<u16>, message: &Message) -> ProbeReply {
     debug_assert!(matches!(message.kind(), Kind::Result | Kind::Error), "a response");
     let member = if message.kind() == Kind::Error { "error" } else { "result" };
     let message = json!({member: message.payload_value()});
-    Reply::Answer { status, message: Box::new(message) }
+    ProbeReply::Answer { status, message: Box::new(message) }
 }
 
 #[cfg(test)]
@@ -128,7 +128,7 @@ mod tests {
         let both = [Carrier::Pipe, Carrier::Http];
         for carrier in both {
             let judge = |message: Value| {
-                verdict(carrier, &Reply::Answer { status: None, message: Box::new(message) })
+                verdict(carrier, &ProbeReply::Answer { status: None, message: Box::new(message) })
             };
             assert_eq!(judge(result(json!(["2026-07-28", "2025-11-25"]))), modern);
             assert_eq!(judge(result(json!(["2025-11-25"]))), Verdict::Legacy);
@@ -142,14 +142,14 @@ mod tests {
                 assert_eq!(judge(error(code, json!(null))), Verdict::Legacy, "{code}");
             }
         }
-        assert_eq!(verdict(Carrier::Pipe, &Reply::Silence), Verdict::Legacy);
-        assert_eq!(verdict(Carrier::Pipe, &Reply::Broken), Verdict::Legacy);
-        assert_eq!(verdict(Carrier::Http, &Reply::Silence), Verdict::Undecided);
-        let status = |status| verdict(Carrier::Http, &Reply::Http { status });
+        assert_eq!(verdict(Carrier::Pipe, &ProbeReply::Silence), Verdict::Legacy);
+        assert_eq!(verdict(Carrier::Pipe, &ProbeReply::Broken), Verdict::Legacy);
+        assert_eq!(verdict(Carrier::Http, &ProbeReply::Silence), Verdict::Undecided);
+        let status = |status| verdict(Carrier::Http, &ProbeReply::Http { status });
         assert_eq!([400, 404, 405].map(status), [Verdict::Legacy; 3]);
         assert_eq!([401, 403, 429, 500, 503].map(status), [Verdict::Undecided; 5]);
         let limited = Box::new(error(-32603, json!(null)));
-        let limited = Reply::Answer { status: Some(429), message: limited };
+        let limited = ProbeReply::Answer { status: Some(429), message: limited };
         assert_eq!(verdict(Carrier::Http, &limited), Verdict::Undecided);
     }
 

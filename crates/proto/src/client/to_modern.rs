@@ -17,40 +17,42 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::across::Envelope;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
 use super::modern::ModernClientHalf;
-use super::{CallId, Sharing, Ticket, Transmit};
-use crate::exchange::{Ask, Carrier, HeaderParams, Lane, ServerEvent, To};
+use super::{CallId, InternalCall, Sharing, Ticket};
+use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
-use crate::jsonrpc::{Id, Message};
+use crate::jsonrpc::{Id, Kind, Member, Message, Part, quoted};
 use crate::limits::Limits;
-use crate::method;
-use crate::refusal::Refusal;
-use crate::revision::Revision;
+use crate::method::{self, meta};
+use crate::project::{
+    self, Envelope, identity, modern_capabilities, unmarked, welcome_within_bounds,
+};
+use crate::refusal::{Refusal, code};
+use crate::revision::{Era, Revision};
 use extension_tasks::{ExtensionTasks, Tasking};
-use input_rounds::InputRound;
 use listen_stream::ListenStream;
 use wrapped_tools::WrappedTools;
 
 mod extension_tasks;
-mod input_rounds;
 mod listen_stream;
-mod older_answers;
 mod wrapped_tools;
 
 /// One modern server, as its legacy clients see it.
 #[derive(Debug)]
 pub struct ToModern<T> {
-    inner: ModernClientHalf<InternalRequest<T>>,
+    pub(super) inner: ModernClientHalf<InternalCall<T>>,
     sharing: Sharing,
     most_calls: usize,
     most_asks: usize,
     patience: Duration,
     next_call: u64,
-    calls: BTreeMap<u64, Call<T>>,
-    sessions: HashMap<u64, Session>,
+    calls: BTreeMap<u64, LegacyClientCall<T>>,
+    sessions: HashMap<u64, ClientSession>,
     /// For clients that are introduced by somebody else.
-    anybody: Option<Session>,
+    anybody: Option<ClientSession>,
     /// What the server said of itself.
     discovered: Option<Message>,
     greeters: Vec<T>,
@@ -61,47 +63,18 @@ pub struct ToModern<T> {
     listening: ListenStream<T>,
     tasks: ExtensionTasks,
     tools: WrappedTools,
-    down: VecDeque<ServerEvent<T>>,
+    to_client: VecDeque<ServerEvent<T>>,
 }
-
-/// What we open a call at the server for.
-#[derive(Clone, Debug, PartialEq)]
-enum InternalRequest<T> {
-    Call {
-        number: u64,
-        ticket: T,
-    },
-    /// Of a client that speaks the server's own era.
-    Native(T),
-    Discover,
-    Listen(u64),
-    /// To know what shape results have.
-    Tools,
-    /// To tell it something; nobody waits for the answer.
-    Aside,
-}
-
-impl<T: Ticket> Ticket for InternalRequest<T> {
-    fn owner(&self) -> u64 {
-        match self {
-            Self::Call { ticket, .. } | Self::Native(ticket) => ticket.owner(),
-            Self::Discover | Self::Listen(_) | Self::Tools | Self::Aside => NOBODY,
-        }
-    }
-}
-
-/// Owns our own errands.
-const NOBODY: u64 = u64::MAX;
 
 /// What is known of a client.
 #[derive(Clone, Debug)]
-struct Session {
+struct ClientSession {
     revision: Revision,
     envelope: Envelope,
 }
 
 #[derive(Debug)]
-struct Call<T> {
+struct LegacyClientCall<T> {
     ticket: T,
     /// In its client's words.
     request: Message,
@@ -137,7 +110,7 @@ impl<T: Ticket> ToModern<T> {
             listening: ListenStream::default(),
             tasks: ExtensionTasks::new(limits.tasks, limits.total),
             tools: WrappedTools::default(),
-            down: VecDeque::new(),
+            to_client: VecDeque::new(),
         }
     }
 
@@ -151,7 +124,7 @@ impl<T: Ticket> ToModern<T> {
     /// Takes every client for the one that said this `initialize`.
     #[must_use]
     pub fn greeted_with(mut self, hello: &Message) -> Self {
-        self.anybody = Some(Session::greet(hello));
+        self.anybody = Some(ClientSession::greet(hello));
         self
     }
 
@@ -165,7 +138,7 @@ impl<T: Ticket> ToModern<T> {
     ) -> CallId {
         self.listen_after_rest(now);
         if ticket.is_native() {
-            let id = self.inner.open(InternalRequest::Native(ticket), request, said, now);
+            let id = self.inner.open(InternalCall::Native(ticket), request, said, now);
             self.translate(now);
             return id.mark_native();
         }
@@ -197,7 +170,8 @@ impl<T: Ticket> ToModern<T> {
         self.next_call += 1;
         let (request, inner, first) = (request.clone(), CallId::DONE, tasking.first());
         let (rounds, round, progress, answer) = (0, None, None, None);
-        let call = Call { ticket, request, inner, rounds, round, progress, tasking, answer };
+        let call =
+            LegacyClientCall { ticket, request, inner, rounds, round, progress, tasking, answer };
         self.calls.insert(number, call);
         self.begin(number, first.as_ref(), now);
         CallId(number)
@@ -208,14 +182,14 @@ impl<T: Ticket> ToModern<T> {
         let Some(call) = self.calls.get(&number) else { return };
         let envelope = self.envelope_of(&call.ticket).taking_tasks(call.tasking.declares());
         let sent = envelope.put_on(instead.unwrap_or(&call.request));
-        let errand = InternalRequest::Call { number, ticket: call.ticket.clone() };
-        let inner = self.inner.open(errand, &sent, &None, now);
+        let call_of = InternalCall::Call { number, ticket: call.ticket.clone() };
+        let inner = self.inner.open(call_of, &sent, &None, now);
         if let Some(call) = self.calls.get_mut(&number) {
             call.inner = inner;
         }
     }
 
-    fn session_of(&self, ticket: &T) -> Option<&Session> {
+    fn session_of(&self, ticket: &T) -> Option<&ClientSession> {
         self.sessions.get(&ticket.owner()).or(self.anybody.as_ref())
     }
 
@@ -230,12 +204,12 @@ impl<T: Ticket> ToModern<T> {
     /// Answers a call without the server.
     fn answer(&mut self, to: T, result: &[u8]) -> CallId {
         let outcome = Message::result(&Id::from(0), result).into();
-        self.down.push_back(ServerEvent::Finish { to, outcome });
+        self.to_client.push_back(ServerEvent::Finish { to, outcome });
         CallId::DONE
     }
 
     fn refuse(&mut self, to: T, why: impl Into<Failure>) -> CallId {
-        self.down.push_back(ServerEvent::Finish { to, outcome: why.into().into() });
+        self.to_client.push_back(ServerEvent::Finish { to, outcome: why.into().into() });
         CallId::DONE
     }
 
@@ -279,18 +253,6 @@ impl<T: Ticket> ToModern<T> {
         self.translate(now);
     }
 
-    /// A message arrived; `lane` is its call's over HTTP, else the main one.
-    pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
-        self.inner.handle_message(lane, message, now);
-        self.translate(now);
-    }
-
-    /// A call's lane ended without its answer.
-    pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure, now: Instant) {
-        self.inner.handle_unanswered(lane, why);
-        self.translate(now);
-    }
-
     /// The link is gone. Every open call fails with `why`.
     pub fn handle_lost(&mut self, why: &Failure, now: Instant) {
         self.inner.handle_lost(why);
@@ -324,70 +286,48 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// Turns what the server said into what its clients understand.
-    fn translate(&mut self, now: Instant) {
-        while let Some(down) = self.inner.poll_down() {
+    pub(super) fn translate(&mut self, now: Instant) {
+        while let Some(down) = self.inner.poll_to_client() {
             match down {
-                ServerEvent::Note {
-                    to: To::Call(InternalRequest::Call { number, ticket }),
-                    message,
-                } => {
-                    self.handle_note(number, ticket, message);
-                }
-                ServerEvent::Note { to: To::Call(InternalRequest::Listen(number)), message } => {
-                    self.handle_heard(number, &message, now);
-                }
-                ServerEvent::Finish { to: InternalRequest::Call { number, .. }, outcome } => {
-                    match outcome {
-                        Outcome::Answered(answer) => {
-                            self.listen_to_who_answers(now);
-                            self.handle_answer(number, &answer, now);
-                        }
-                        failed @ Outcome::Failed(_) => self.finish(number, failed),
+                ServerEvent::Note { to: To::Call(to), message } => match to {
+                    InternalCall::Call { number, ticket } => {
+                        self.handle_note(number, ticket, message);
                     }
-                }
-                ServerEvent::Note { to: To::Call(InternalRequest::Native(to)), message } => {
-                    self.down.push_back(ServerEvent::Note { to: To::Call(to), message });
-                }
-                ServerEvent::Finish { to: InternalRequest::Native(to), outcome } => {
-                    self.down.push_back(ServerEvent::Finish { to, outcome });
-                }
-                ServerEvent::Finish { to: InternalRequest::Discover, outcome } => {
-                    self.handle_discovered(outcome, now);
-                }
-                ServerEvent::Finish { to: InternalRequest::Tools, outcome } => {
-                    self.handle_tools(outcome.result(), now);
-                }
-                ServerEvent::Finish { to: InternalRequest::Listen(number), outcome } => {
-                    self.handle_listen_over(number, &outcome, now);
-                }
+                    InternalCall::Listen(number) => self.handle_heard(number, &message, now),
+                    InternalCall::Native(to) => {
+                        self.to_client.push_back(ServerEvent::Note { to: To::Call(to), message });
+                    }
+                    _ => {}
+                },
+                ServerEvent::Finish { to, outcome } => self.handle_finish(to, outcome, now),
                 // A modern server asks nothing and says nothing that belongs to no call.
-                ServerEvent::Note { .. }
-                | ServerEvent::Ask { .. }
-                | ServerEvent::Recall { .. }
-                | ServerEvent::Unanswered { .. }
-                | ServerEvent::Finish { to: InternalRequest::Aside, .. } => {}
+                _ => {}
             }
         }
     }
 
-    /// What to put on the wire, oldest first.
-    pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        self.inner.poll_transmit()
+    fn handle_finish(&mut self, to: InternalCall<T>, outcome: Outcome, now: Instant) {
+        match (to, outcome) {
+            (InternalCall::Call { number, .. }, Outcome::Answered(answer)) => {
+                self.listen_to_who_answers(now);
+                self.handle_answer(number, &answer, now);
+            }
+            (InternalCall::Call { number, .. }, failed) => self.finish(number, failed),
+            (InternalCall::Native(to), outcome) => {
+                self.to_client.push_back(ServerEvent::Finish { to, outcome });
+            }
+            (InternalCall::Meet, outcome) => self.handle_discovered(outcome, now),
+            (InternalCall::Tools, outcome) => self.handle_tools(outcome.result(), now),
+            (InternalCall::Listen(number), outcome) => {
+                self.handle_listen_over(number, &outcome, now);
+            }
+            _ => {}
+        }
     }
 
     /// What to tell the clients, oldest first.
-    pub fn poll_down(&mut self) -> Option<ServerEvent<T>> {
-        self.down.pop_front()
-    }
-
-    /// The lane of the only open call, if there is just one.
-    pub fn only_call(&self) -> Option<Lane> {
-        self.inner.only_call()
-    }
-
-    /// Whether the call that travels on `lane` still waits for its answer.
-    pub fn is_open(&self, lane: Lane) -> bool {
-        self.inner.is_open(lane)
+    pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
+        self.to_client.pop_front()
     }
 
     /// Whether the server has told of itself, or a client has.
@@ -400,16 +340,420 @@ impl<T: Ticket> ToModern<T> {
         let call = self.calls.iter().find(|(_, call)| call.ticket == *ticket);
         let call = call.map(|(&number, _)| CallId(number));
         let native =
-            || self.inner.find(&InternalRequest::Native(ticket.clone())).map(CallId::mark_native);
+            || self.inner.find(&InternalCall::Native(ticket.clone())).map(CallId::mark_native);
         call.or_else(native)
     }
 
     /// How many calls of clients are open.
     pub fn calls(&self) -> usize {
-        let native = |errand: &&InternalRequest<T>| matches!(errand, InternalRequest::Native(it) if it.counts());
-        let native = self.inner.tickets().filter(native).count();
+        let native = self.inner.tickets().filter_map(InternalCall::native);
+        let native = native.filter(|ticket| ticket.counts()).count();
         self.calls.len() + self.greeters.len() + self.listening.waiting() + native
     }
+}
+
+// Answers of the server in the words of a legacy client.
+
+impl<T: Ticket> ToModern<T> {
+    /// Something on the way to an answer.
+    fn handle_note(&mut self, number: u64, ticket: T, message: Message) {
+        if message.method() == method::PROGRESS {
+            let Some(call) = self.calls.get_mut(&number) else { return };
+            let value = message.get(Member::Progress);
+            let value = value.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+            if value.is_some_and(|value: f64| call.progress.is_some_and(|last| value <= last)) {
+                return;
+            }
+            call.progress = value.or(call.progress);
+        }
+        let message =
+            if method::is_for_all(message.method()) { unmarked(&message) } else { message };
+        self.to_client.push_back(ServerEvent::Note { to: To::Call(ticket), message });
+    }
+
+    /// The server answered a call.
+    fn handle_answer(&mut self, number: u64, answer: &Message, now: Instant) {
+        if self.handle_task_answer(number, answer, now) || self.try_as_task(number, answer, now) {
+            return;
+        }
+        let Some(call) = self.calls.get(&number) else { return };
+        let method = call.request.method();
+        match answer.result_type().as_deref() {
+            Some("input_required") if method::may_ask(method) => {
+                self.begin_round(number, answer, now);
+            }
+            Some("task") if call.tasking.declares() => self.handle_created(number, answer, now),
+            None if answer.error_code() == Some(code::MISSING_CAPABILITY) => {
+                // It was told all that this client declared (GW-29).
+                self.fail(number, &answer.error_message());
+            }
+            None | Some("complete") if method == method::CALL_TOOL => {
+                self.finish_tool(number, answer, now);
+            }
+            None | Some("complete") => {
+                let older = self.older(&call.ticket, answer, method);
+                let method = method.to_owned();
+                self.learn_tools(&method, answer);
+                self.finish(number, older);
+            }
+            Some(other) => {
+                let what = format!("the server answered with an unknown resultType, {other:?}");
+                self.finish(number, Failure::translation(what));
+            }
+        }
+    }
+
+    /// A call is over.
+    fn finish(&mut self, number: u64, outcome: impl Into<Outcome>) {
+        if let Some(call) = self.calls.remove(&number) {
+            self.recall_round(&call);
+            self.to_client
+                .push_back(ServerEvent::Finish { to: call.ticket, outcome: outcome.into() });
+        }
+    }
+
+    /// An answer as this client reads it.
+    fn older(&self, ticket: &T, answer: &Message, method: &str) -> Outcome {
+        let outcome = older_answer(answer, method, self.revision_of(ticket), false);
+        let lists = method == method::LIST_TOOLS && self.offers_tasks(ticket);
+        match outcome.result().filter(|_| lists) {
+            Some(list) => extension_tasks::may_be_tasks(list).into(),
+            None => outcome,
+        }
+    }
+}
+
+/// An answer of a modern server in the words of a legacy client (GW-29, GW-70);
+/// `wrapped` if that of a tool whose structure its client expects so.
+fn older_answer(answer: &Message, method: &str, revision: Revision, wrapped: bool) -> Outcome {
+    if answer.kind() == Kind::Error {
+        return project::error_for_legacy(answer, method).into();
+    }
+    let own = answer.without_meta(&[Member::MetaServer]);
+    match project::legacy(own.payload_bytes(), method, revision, wrapped) {
+        Ok(result) => answer.with_payload(&result).into(),
+        Err(error) => Failure::translation(error.to_string()).into(),
+    }
+}
+
+// The handshake with a server that has none.
+
+impl ClientSession {
+    fn greet(hello: &Message) -> Self {
+        let asked = hello.protocol_version().unwrap_or_default();
+        // Never a modern one (NEG-11).
+        let known = Revision::parse(&asked).filter(|revision| revision.era() == Era::Legacy);
+        let revision = known.unwrap_or(Revision::NEWEST_LEGACY);
+        let client = hello.part(Member::ClientInfo).filter(|it| it.is_object());
+        let envelope = Envelope {
+            capabilities: modern_capabilities(hello, revision),
+            client: client.map(|it| Bytes::copy_from_slice(it.text())),
+            level: None,
+        };
+        Self { revision, envelope }
+    }
+}
+
+impl<T: Ticket> ToModern<T> {
+    /// A client says hello: we know the answer, or ask the server about itself.
+    fn greet(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        if self.greeters.len() >= self.most_calls.saturating_mul(4) {
+            return self.refuse(ticket, Refusal::TooManyCalls);
+        }
+        self.sessions.insert(ticket.owner(), ClientSession::greet(request));
+        if let Some(discovered) = self.discovered.clone() {
+            return self.welcome(ticket, &discovered);
+        }
+        self.greeters.push(ticket);
+        if !std::mem::replace(&mut self.asking, true) {
+            let question = Message::request(&0.into(), method::DISCOVER, Some(b"{}"));
+            let question = Envelope::ours().put_on(&question);
+            self.inner.open(InternalCall::Meet, &question, &None, now);
+        }
+        CallId::DONE
+    }
+
+    fn handle_discovered(&mut self, outcome: Outcome, now: Instant) {
+        let outcome = outcome.and_then(|it| welcome_within_bounds(it).cloned().into());
+        self.asking = false;
+        let greeters = std::mem::take(&mut self.greeters);
+        let Some(answer) = outcome.result() else {
+            let older = |it: &Message| older_answer(it, method::DISCOVER, Revision::ASSUMED, false);
+            let outcome = outcome.and_then(older);
+            for to in greeters {
+                self.sessions.remove(&to.owner());
+                self.to_client.push_back(ServerEvent::Finish { to, outcome: outcome.clone() });
+            }
+            return;
+        };
+        self.discovered = Some(answer.clone());
+        for ticket in greeters {
+            self.welcome(ticket, answer);
+        }
+        if self.listening.ready {
+            self.listen_anew(now);
+        }
+    }
+
+    /// The answer to `initialize`, from what the server says of itself (GW-10).
+    fn welcome(&mut self, ticket: T, discovered: &Message) -> CallId {
+        let mut capabilities = discovered.value(Member::Capabilities).unwrap_or_else(|| json!({}));
+        if let Some(all) = capabilities.as_object_mut() {
+            all.retain(|name, _| !matches!(name.as_str(), "extensions" | "tasks"));
+            if self.offers_tasks(&ticket) {
+                let requests = json!({"tools": {"call": {}}});
+                let tasks = json!({"cancel": {}, "list": {}, "requests": requests});
+                all.insert("tasks".to_owned(), tasks);
+            }
+        }
+        let mut about: Map<String, Value> = discovered.read(Member::Meta).unwrap_or_default();
+        let server = about.remove(meta::SERVER).filter(Value::is_object);
+        let mut result = json!({
+            "protocolVersion": self.revision_of(&ticket).as_str(),
+            "capabilities": capabilities,
+            "serverInfo": server.unwrap_or_else(identity),
+        });
+        if !about.is_empty() {
+            result["_meta"] = about.into();
+        }
+        if let Some(instructions) = discovered.value(Member::Instructions) {
+            result["instructions"] = instructions;
+        }
+        self.answer(ticket, result.to_string().as_bytes())
+    }
+
+    /// Which log records a client wants, from its next call on (GW-20).
+    fn set_level(&mut self, ticket: T, request: &Message) -> CallId {
+        let level = request.log_level().unwrap_or_default();
+        if method::severity(&level).is_none() {
+            let what = "params.level must be the name of a level".to_owned();
+            return self.refuse(ticket, Refusal::BadParams { what });
+        }
+        if self.discovered.as_ref().is_some_and(|it| it.capability(&["logging"]).is_none()) {
+            let method = method::SET_LEVEL.to_owned();
+            return self.refuse(ticket, Refusal::UnknownMethod { method });
+        }
+        if let Some(session) = self.sessions.get_mut(&ticket.owner()) {
+            session.envelope.level = Some(level.into());
+        }
+        self.answer(ticket, b"{}")
+    }
+}
+
+// Rounds of questions: a server that answers "input required", and a client
+// that takes requests (GW-14).
+//
+// ```text
+//   input_required ──▶ every entry can be asked? ──no──▶ the call fails         (GW-16)
+//                          │ yes: a request for each
+//                          ▼
+//                       waiting ──all answered──▶ the call again, with state    (MRTR-5)
+//                          │ an error: elicitation counts as cancelled,
+//                          └ sampling and roots fail the call: no slot for it   (MRTR-10)
+// ```
+
+/// Rounds that one call may take: the SDKs stop at eight or ten.
+const MOST_ROUNDS: u32 = 10;
+
+/// Questions of one round.
+const MOST_ENTRIES: usize = 64;
+
+/// How long a server that only wants to be asked again is left in peace (MRTR-6).
+const PACE: Duration = Duration::from_millis(250);
+
+/// What a call waits for.
+#[derive(Debug)]
+struct InputRound {
+    /// To be brought back byte for byte.
+    state: Option<Bytes>,
+    waiting: BTreeMap<Ask, InputEntry>,
+    answers: Vec<(String, Bytes)>,
+    /// When the wait is over, one way or the other.
+    until: Instant,
+}
+
+/// One thing that the server wants to know.
+#[derive(Debug)]
+struct InputEntry {
+    key: String,
+    method: String,
+    params: Bytes,
+}
+
+impl InputEntry {
+    /// What its client is asked.
+    fn request(&self, params: &[u8]) -> Message {
+        Message::request(&Id::Text(self.key.as_str().into()), &self.method, Some(params))
+    }
+
+    /// What its client answers, for the server; why the call fails, if there is no slot for it.
+    fn answer(&self, answer: &Message) -> Result<Bytes, String> {
+        match (answer.kind(), self.method.as_str()) {
+            (Kind::Result, _) => Ok(answer.payload_bytes()),
+            (_, method::ELICIT) => Ok(Bytes::from_static(br#"{"action":"cancel"}"#)),
+            (_, kind) => {
+                Err(format!("the client did not answer {kind}: {}", answer.error_message()))
+            }
+        }
+    }
+}
+
+impl<T: Ticket> ToModern<T> {
+    /// The server wants to know something first.
+    fn begin_round(&mut self, number: u64, answer: &Message, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        call.rounds += 1;
+        let rounds = call.rounds;
+        let state = answer.get(Member::RequestState).map(Bytes::copy_from_slice);
+        let entries = entries(answer);
+        if rounds > MOST_ROUNDS || entries.len() > MOST_ENTRIES {
+            return self.fail(number, "the server has asked too often");
+        }
+        let mut round =
+            InputRound { state, waiting: BTreeMap::new(), answers: Vec::new(), until: now };
+        if entries.is_empty() {
+            round.until = now + PACE;
+            self.set_round(number, round);
+            return;
+        }
+        round.until = now + self.patience;
+        let asked = match self.in_older_words(number, &entries) {
+            Ok(asked) => asked,
+            Err(needed) => return self.fail(number, &format!("the server needs {needed}")),
+        };
+        if self.asks.len() + asked.len() > self.most_asks {
+            return self.fail(number, "too many questions are open");
+        }
+        let Some(to) = self.calls.get(&number).map(|call| call.ticket.clone()) else { return };
+        for (entry, params) in entries.into_iter().zip(asked) {
+            let ask = self.ask_entry(number, &to, entry.request(&params));
+            round.waiting.insert(ask, entry);
+        }
+        self.set_round(number, round);
+    }
+
+    fn set_round(&mut self, number: u64, round: InputRound) {
+        if let Some(call) = self.calls.get_mut(&number) {
+            call.round = Some(round);
+        }
+    }
+
+    /// All entries as the client knows them; what is needed, if one of them cannot be asked.
+    fn in_older_words(&self, number: u64, entries: &[InputEntry]) -> Result<Vec<Bytes>, String> {
+        let call = self.calls.get(&number);
+        let session = call.and_then(|call| self.session_of(&call.ticket));
+        let asked = entries.iter().enumerate().map(|(index, entry)| {
+            let session = session?;
+            let id = format!("switchboard-{}", self.next_ask + index as u64);
+            let declared = &session.envelope.capabilities;
+            project::permits(declared, &entry.method, &entry.params).then_some(())?;
+            project::legacy_question(&entry.method, &entry.params, session.revision, &id)
+        });
+        asked.collect::<Option<_>>().ok_or_else(|| {
+            let kinds: Vec<_> = entries.iter().map(|entry| entry.method.as_str()).collect();
+            format!("{}, which this client cannot answer", kinds.join(", "))
+        })
+    }
+
+    /// Asks the client of a call for one entry.
+    fn ask_entry(&mut self, number: u64, to: &T, request: Message) -> Ask {
+        let ask = Ask(self.next_ask);
+        self.next_ask += 1;
+        self.asks.insert(ask, number);
+        let to = To::Call(to.clone());
+        self.to_client.push_back(ServerEvent::Ask { to, ask, request });
+        ask
+    }
+
+    /// A client answers a question.
+    pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
+        let Some(number) = self.asks.remove(&ask) else { return };
+        if self.update_task(number, ask, answer, now) {
+            return self.translate(now);
+        }
+        let round = self.calls.get_mut(&number).and_then(|call| call.round.as_mut());
+        let Some(round) = round else { return };
+        let Some(entry) = round.waiting.remove(&ask) else { return };
+        match entry.answer(answer) {
+            Ok(answer) => round.answers.push((entry.key, answer)),
+            Err(what) => return self.fail(number, &what),
+        }
+        if round.waiting.is_empty() {
+            self.go_on(number, now);
+        }
+        self.translate(now);
+    }
+
+    /// The call again, under another id, with what the server asked for (MRTR-5).
+    fn go_on(&mut self, number: u64, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let Some(round) = call.round.take() else { return };
+        let mut request = call.request.clone();
+        if let Some(state) = round.state {
+            request = request.with(Member::RequestState, state);
+        }
+        if !round.answers.is_empty() {
+            let answers = round
+                .answers
+                .iter()
+                .map(|(key, answer)| [quoted(key).as_bytes(), b":", answer].concat());
+            let answers = answers.collect::<Vec<_>>().join(&b","[..]);
+            let answers = [b"{", answers.as_slice(), b"}"].concat();
+            request = request.with(Member::InputResponses, answers);
+        }
+        self.begin(number, Some(&request), now);
+    }
+
+    /// Goes on with calls whose server wants to be asked again, and gives up on
+    /// clients that do not answer.
+    fn end_late_rounds(&mut self, now: Instant) {
+        let is_late =
+            |call: &LegacyClientCall<T>| call.round.as_ref().is_some_and(|it| it.until <= now);
+        let late = self.calls.iter().filter(|(_, call)| is_late(call));
+        for number in late.map(|(&number, _)| number).collect::<Vec<_>>() {
+            let round = self.calls.get(&number).and_then(|call| call.round.as_ref());
+            if round.is_some_and(|round| round.waiting.is_empty()) {
+                self.go_on(number, now);
+            } else {
+                self.fail(number, "the client did not answer in time");
+            }
+        }
+    }
+
+    /// What was asked is not wanted any more.
+    fn recall_round(&mut self, call: &LegacyClientCall<T>) {
+        let rounds = call.round.iter().flat_map(|round| round.waiting.keys());
+        for &ask in rounds.chain(call.tasking.asked()) {
+            self.asks.remove(&ask);
+            let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
+            let to = To::Call(call.ticket.clone());
+            self.to_client.push_back(ServerEvent::Recall { to, ask, message });
+        }
+    }
+
+    /// The call cannot go on: models read a failed result, others an error (GW-16).
+    fn fail(&mut self, number: u64, what: &str) {
+        let Some(call) = self.calls.get(&number) else { return };
+        let outcome: Outcome = if call.request.method() == method::CALL_TOOL {
+            let content = json!([{"type": "text", "text": what}]);
+            let result = json!({"content": content, "isError": true}).to_string();
+            Message::result(&Id::from(0), result.as_bytes()).into()
+        } else {
+            Failure::translation(what).into()
+        };
+        self.finish(number, outcome);
+    }
+}
+
+/// What a result, or the state of a task, asks for.
+fn entries(answer: &Message) -> Vec<InputEntry> {
+    let requests = answer.part(Member::InputRequests).into_iter().flat_map(Part::members);
+    let entry = |(key, request): (String, Part<'_>)| InputEntry {
+        key,
+        method: request.string("method").unwrap_or_default().into_owned(),
+        params: Bytes::copy_from_slice(request.get(&["params"]).map_or(b"{}", Part::text)),
+    };
+    requests.map(entry).collect()
 }
 
 #[cfg(test)]

@@ -88,11 +88,6 @@ impl HeaderRetry {
         Self { request, answer, pages: 0 }
     }
 
-    /// Asks for the beginning of the list, under the envelope of the call.
-    pub(super) fn first_page(&self) -> Message {
-        self.list(None)
-    }
-
     /// Asks for the page after this one, unless the tool is on it or there is none.
     pub(super) fn next_page(&mut self, page: &Message) -> Option<Message> {
         let cursor = page.next_cursor()?;
@@ -104,7 +99,8 @@ impl HeaderRetry {
         Some(self.list(Some(cursor)))
     }
 
-    fn list(&self, cursor: Option<&[u8]>) -> Message {
+    /// Asks for a page of the list, under the envelope of the call.
+    pub(super) fn list(&self, cursor: Option<&[u8]>) -> Message {
         let envelope = self.request.get(Member::Meta).unwrap_or(b"{}");
         let mut list = [b"{\"_meta\":", envelope].concat();
         if let Some(cursor) = cursor {

@@ -227,10 +227,10 @@ fn integer(number: &Number) -> Option<i128> {
 const KEYWORD: &str = "x-mcp-header";
 
 /// Keywords whose value is what a schema describes.
-const INSTANCES: [&str; 4] = ["const", "default", "enum", "examples"];
+pub(crate) const INSTANCES: [&str; 4] = ["const", "default", "enum", "examples"];
 
 /// Keywords whose value maps names of any kind to schemas.
-const MAPS: [&str; 5] =
+pub(crate) const MAPS: [&str; 5] =
     ["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
 
 /// Hyper and most proxies take about a hundred headers in all.

@@ -9,8 +9,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::Value;
 
-use super::member::Level;
-use super::{Id, Kind, Member, Message, Name, Parsed};
+use super::{Id, Kind, Member, Message, MethodName, ObjectLevel, Parsed};
 use crate::patch;
 use crate::refusal::Refusal;
 
@@ -20,12 +19,12 @@ pub(super) struct Edits {
     pub(super) id: Option<Id>,
     /// Each member once; none for those that are taken away. Their containers stay.
     changes: Vec<(Member, Option<Bytes>)>,
-    written: OnceLock<Written>,
+    written: OnceLock<WrittenText>,
 }
 
 /// The text with the changes in it.
 #[derive(Debug)]
-struct Written {
+struct WrittenText {
     text: Bytes,
     payload: Option<Range<usize>>,
 }
@@ -65,7 +64,10 @@ impl Message {
             kind: *kind,
             id: id.clone(),
             id_at: moved(id_at),
-            method: method.moved(moved),
+            method: match method {
+                MethodName::At(place) => MethodName::At(moved(place)),
+                other => other.clone(),
+            },
             payload: Some(place.start..place.start + payload.len()),
             members: OnceLock::new(),
         });
@@ -161,7 +163,10 @@ impl Edits {
             return value.as_deref();
         }
         match self.changes.iter().find(|(outer, _)| member.is_inside(*outer)) {
-            Some((outer, value)) => inner(*outer, value.as_deref()?, member),
+            // A member inside of another that was put there.
+            Some((outer, value)) => {
+                patch::get(value.as_deref()?, &member.path()[outer.path().len()..])
+            }
             None => parsed.get(member),
         }
     }
@@ -179,11 +184,11 @@ impl Edits {
         written.payload.clone().map(|place| &written.text[place])
     }
 
-    fn written(&self, parsed: &Parsed) -> &Written {
+    fn written(&self, parsed: &Parsed) -> &WrittenText {
         self.written.get_or_init(|| self.write(parsed))
     }
 
-    fn write(&self, parsed: &Parsed) -> Written {
+    fn write(&self, parsed: &Parsed) -> WrittenText {
         let mut pieces = self.pieces(parsed);
         pieces.sort_by_key(|piece| piece.at.start);
         let grown: usize = pieces.iter().map(|piece| piece.text.len()).sum();
@@ -205,7 +210,7 @@ impl Edits {
             }
         }
         text.extend_from_slice(&parsed.text[copied..]);
-        let written = Written { text: text.freeze(), payload };
+        let written = WrittenText { text: text.freeze(), payload };
         self.without_removed(written)
     }
 
@@ -217,7 +222,7 @@ impl Edits {
             pieces.push(Piece { at: parsed.id_at.clone(), text });
         }
         let from = parsed.payload.as_ref().map_or(0, |payload| payload.start);
-        let mut added: Vec<(Level, BytesMut)> = Vec::new();
+        let mut added: Vec<(ObjectLevel, BytesMut)> = Vec::new();
         for (member, value) in &self.changes {
             let Some(value) = value else { continue };
             if let Some(place) = parsed.members().place(*member) {
@@ -255,14 +260,14 @@ impl Edits {
         pieces
     }
 
-    fn without_removed(&self, written: Written) -> Written {
+    fn without_removed(&self, written: WrittenText) -> WrittenText {
         let removed = self.changes.iter().filter(|(_, value)| value.is_none());
         let removed: Vec<_> = removed.map(|(member, _)| member.place()).collect();
         let Some(place) = written.payload.clone().filter(|_| !removed.is_empty()) else {
             return written;
         };
         let mut payload = written.text.slice(place.clone());
-        for level in Level::ALL {
+        for level in ObjectLevel::ALL {
             let keys = removed.iter().filter(|(of, _)| *of == level).map(|(_, key)| *key);
             let keys: Vec<_> = keys.collect();
             let path = level.member().map_or_else(Vec::new, Member::path);
@@ -273,14 +278,8 @@ impl Edits {
             }
         }
         let text = splice(&written.text, place.clone(), &payload);
-        Written { text, payload: Some(place.start..place.start + payload.len()) }
+        WrittenText { text, payload: Some(place.start..place.start + payload.len()) }
     }
-}
-
-/// A member inside of another that was put there.
-fn inner(outer: Member, value: &[u8], member: Member) -> Option<&[u8]> {
-    let depth = outer.path().len();
-    patch::get(value, &member.path()[depth..])
 }
 
 /// Bytes to put in the place of others.
@@ -289,7 +288,8 @@ struct Piece {
     text: Bytes,
 }
 
-fn quoted(text: &str) -> String {
+/// `text` as a JSON string.
+pub(crate) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
@@ -340,14 +340,14 @@ impl Message {
             id_at = text.len()..text.len() + printed.len();
             text.put_slice(printed.as_bytes());
         }
-        let mut name = Name::None;
+        let mut name = MethodName::None;
         if !method.is_empty() {
             text.put_slice(b",\"method\":");
-            let printed = Value::from(method).to_string();
+            let printed = quoted(method);
             name = if printed.contains('\\') {
-                Name::Unescaped(method.into())
+                MethodName::Unescaped(method.into())
             } else {
-                Name::At(text.len() + 1..text.len() + printed.len() - 1)
+                MethodName::At(text.len() + 1..text.len() + printed.len() - 1)
             };
             text.put_slice(printed.as_bytes());
         }

@@ -1,19 +1,22 @@
 //! What a message says: values inside of it, such as elements of lists and capabilities,
-//! and its members by the names that the protocol has for them.
+//! its members by the names that the protocol has for them, and its id.
 //!
 //! A value is looked for only when a caller asks, and the text around it stays as it was.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Id, Kind, Member, Message, as_string};
-use crate::json::{Fault, Walker};
+use super::{Kind, Member, Message, as_string, quoted, wrong};
+use crate::json::{Fault, Walker, try_unescape};
+use crate::limits::MAX_ID;
 use crate::method;
 use crate::patch;
+use crate::refusal::Refusal;
 
 /// One JSON value in the text of a message.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +122,7 @@ impl<'a> Part<'a> {
 
     /// The same with a string.
     pub fn with_string(self, key: &str, value: &str) -> Option<Bytes> {
-        self.with(key, Value::from(value).to_string().as_bytes())
+        self.with(key, quoted(value).as_bytes())
     }
 
     /// Its text without members of the object that `path` leads to; none if it has none of them.
@@ -311,6 +314,79 @@ impl Message {
     }
 }
 
+/// What pairs an answer with its request. `1` and `"1"` differ (MSG-3).
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Id {
+    /// The usual kind.
+    Integer(i64),
+    /// An integer that no machine word holds, digit for digit.
+    Large(Box<str>),
+    /// Escapes undone.
+    Text(Box<str>),
+}
+
+impl Id {
+    /// The number that it is, as our own ids are.
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Self::Integer(number) => u64::try_from(*number).ok(),
+            Self::Large(_) | Self::Text(_) => None,
+        }
+    }
+
+    /// Reads an id from its JSON text; `null` is none at all.
+    pub fn parse(text: &[u8]) -> Result<Option<Self>, Refusal> {
+        if text.len() > MAX_ID {
+            return Err(wrong("id is too long"));
+        }
+        match text.first() {
+            Some(b'"') => {
+                let body = text[1..].strip_suffix(b"\"").and_then(try_unescape);
+                body.map(|body| Some(Self::Text(body.into()))).ok_or_else(|| wrong("id is no text"))
+            }
+            Some(b'-' | b'0'..=b'9') => integer(text).map(Some),
+            Some(b'n') => Ok(None),
+            _ => Err(wrong("id must be a string or an integer")),
+        }
+    }
+}
+
+/// Reads `7`, and `7.0` as 7, because some peers print all numbers that way.
+fn integer(text: &[u8]) -> Result<Id, Refusal> {
+    let digits = std::str::from_utf8(text).unwrap_or_default();
+    let whole = match digits.split_once('.') {
+        Some((whole, zeros)) if zeros.bytes().all(|byte| byte == b'0') => whole,
+        _ => digits,
+    };
+    if let Ok(number) = whole.parse() {
+        return Ok(Id::Integer(number));
+    }
+    if whole.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
+        return Ok(Id::Large(whole.into()));
+    }
+    Err(wrong("id must be a string or an integer"))
+}
+
+impl fmt::Display for Id {
+    /// As JSON.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Large(digits) => f.write_str(digits),
+            Self::Text(text) => f.write_str(&serde_json::to_string(text).map_err(|_| fmt::Error)?),
+        }
+    }
+}
+
+impl From<u64> for Id {
+    fn from(number: u64) -> Self {
+        match i64::try_from(number) {
+            Ok(number) => Self::Integer(number),
+            Err(_) => Self::Large(number.to_string().into()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -377,7 +453,7 @@ mod tests {
 #[cfg(test)]
 mod names_tests {
     use super::*;
-    use crate::shorthand::message;
+    use crate::tests::message;
 
     #[test]
     fn the_token_of_a_request_is_not_that_of_a_notification() {

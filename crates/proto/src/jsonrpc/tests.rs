@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod member;
+
 /// wire: MSG-1, MSG-2, MSG-3, MSG-4, MSG-5
 #[test]
 fn messages_are_told_apart_by_their_members() {

@@ -17,13 +17,15 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use super::Frame;
-use super::streams::Streams;
+use bytes::Bytes;
+
+use super::{Frame, Prime};
 use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane};
 use crate::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Message};
 use crate::limits::Limits;
 use crate::method;
 use crate::refusal::Refusal;
+use crate::replay::{EventId, Replay};
 use crate::revision::Revision;
 use crate::watch::Watches;
 use abilities::SELF;
@@ -40,13 +42,13 @@ pub struct LegacyServerHalf {
     most_calls: usize,
     most_asks: usize,
     next_exchange: u64,
-    calls: BTreeMap<Exchange, Call>,
+    calls: BTreeMap<Exchange, LegacyCall>,
     by_id: HashMap<Id, Exchange>,
     /// Calls that were cancelled, and whether an answer may still come. As many as
     /// there may be calls.
-    cancelled: BTreeMap<Exchange, (Call, bool)>,
+    cancelled: BTreeMap<Exchange, (LegacyCall, bool)>,
     next_ask: u64,
-    asks: HashMap<u64, Asked>,
+    asks: HashMap<u64, AskedQuestion>,
     /// The questions that it said it can be asked.
     able: Vec<&'static str>,
     /// Resources this client watches; others' updates are not for it.
@@ -54,10 +56,10 @@ pub struct LegacyServerHalf {
     only_watched: bool,
     /// It has no session.
     bare: bool,
-    streams: Streams,
+    streams: ClientStreams,
     /// `initialized` came while `initialize` was still with the backend.
     confirmed: bool,
-    up: VecDeque<ClientEvent>,
+    to_server: VecDeque<ClientEvent>,
 }
 
 /// How far the conversation has got.
@@ -76,7 +78,7 @@ pub enum Phase {
 }
 
 #[derive(Debug)]
-struct Call {
+struct LegacyCall {
     id: Id,
     lane: Lane,
     greets: bool,
@@ -85,7 +87,7 @@ struct Call {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct AskedQuestion {
     ask: Ask,
     exchange: Option<Exchange>,
 }
@@ -108,9 +110,9 @@ impl LegacyServerHalf {
             watched: Watches::default(),
             only_watched: false,
             bare: false,
-            streams: Streams::new(carrier, limits),
+            streams: ClientStreams::new(carrier, limits),
             confirmed: false,
-            up: VecDeque::new(),
+            to_server: VecDeque::new(),
         }
     }
 
@@ -128,11 +130,11 @@ impl LegacyServerHalf {
                 Incoming::One(message) if message.kind() == Kind::Request => message.id().cloned(),
                 _ => None,
             };
-            return self.refuse(lane, id.as_ref(), &Refusal::SessionOver);
+            return self.streams.refuse(lane, id.as_ref(), &Refusal::SessionOver);
         }
         match incoming {
             Incoming::One(message) => {
-                self.streams.expect_for(lane, &message);
+                self.streams.expect(lane, usize::from(message.kind() == Kind::Request));
                 self.handle_message(lane, message);
             }
             Incoming::Batch(elements) => self.handle_batch(lane, elements),
@@ -140,29 +142,26 @@ impl LegacyServerHalf {
     }
 
     fn handle_batch(&mut self, lane: Lane, elements: Vec<Result<Message, InvalidMessage>>) {
-        let greets =
-            |e: &Result<Message, _>| e.as_ref().is_ok_and(|m| m.method() == method::INITIALIZE);
+        let greets = |message: &Message| message.method() == method::INITIALIZE;
         let why = if self.phase != Phase::Fresh && !self.revision.rules().batches {
             Some(Refusal::NoBatches { era: self.revision.era() })
-        } else if elements.iter().any(greets) {
+        } else if elements.iter().flatten().any(greets) {
             Some(Refusal::BadBatch { why: "initialize must come alone" })
         } else {
             None
         };
         if let Some(why) = why {
-            return self.refuse(lane, None, &why);
+            return self.streams.refuse(lane, None, &why);
         }
-        let asks = |e: &Result<Message, InvalidMessage>| match e {
-            Ok(message) => message.kind() == Kind::Request,
-            Err(_) => true,
-        };
-        self.streams.expect(lane, elements.iter().filter(|e| asks(e)).count());
+        let asks = |message: &Message| message.kind() == Kind::Request;
+        let owed = elements.iter().filter(|it| it.as_ref().map_or(true, asks)).count();
+        self.streams.expect(lane, owed);
         for element in elements {
             match element {
                 Ok(message) => self.handle_message(lane, message),
                 Err(refused) => {
                     let answer = Message::refusal(refused.id.as_ref(), &refused.why);
-                    self.streams.answer(lane, answer.text().clone());
+                    self.streams.answer(lane, &answer);
                 }
             }
         }
@@ -170,7 +169,7 @@ impl LegacyServerHalf {
 
     /// Something arrived on `lane` that is no message.
     pub fn handle_refused(&mut self, lane: Lane, refused: &InvalidMessage) {
-        self.refuse(lane, refused.id.as_ref(), &refused.why);
+        self.streams.refuse(lane, refused.id.as_ref(), &refused.why);
     }
 
     fn handle_message(&mut self, lane: Lane, message: Message) {
@@ -185,16 +184,13 @@ impl LegacyServerHalf {
         let Some(id) = request.id().cloned() else { return };
         let greets = request.method() == method::INITIALIZE;
         if let Some(why) = self.needs_session(&request) {
-            let answer = Message::refusal(Some(&id), &why);
-            return self.streams.answer(lane, answer.text().clone());
+            return self.streams.answer(lane, &Message::refusal(Some(&id), &why));
         }
         if let Some(why) = self.objection(&id, &request) {
-            let answer = Message::refusal(Some(&id), &why);
-            return self.streams.turn_away(lane, why.http_status(), answer.text().clone());
+            return self.streams.turn_away(lane, Some(&id), &why);
         }
         if self.phase == Phase::Fresh && request.method() == method::PING {
-            let answer = Message::result(&id, b"{}");
-            return self.streams.answer(lane, answer.text().clone());
+            return self.streams.answer(lane, &Message::result(&id, b"{}"));
         }
         if greets {
             self.phase = Phase::Greeting;
@@ -205,9 +201,9 @@ impl LegacyServerHalf {
         self.next_exchange += 1;
         self.by_id.insert(id.clone(), exchange);
         let watch = self.note_watching(exchange, &request);
-        self.calls.insert(exchange, Call { id, lane, greets, watch });
+        self.calls.insert(exchange, LegacyCall { id, lane, greets, watch });
         let request = self.for_server(request);
-        self.up.push_back(ClientEvent::Open { exchange, request, said: None });
+        self.to_server.push_back(ClientEvent::Open { exchange, request, said: None });
     }
 
     /// Why a request cannot be taken now, if it cannot.
@@ -235,7 +231,7 @@ impl LegacyServerHalf {
             method::CANCELLED => self.handle_cancel(message),
             method::INITIALIZED => self.handle_initialized(message),
             _ if self.phase == Phase::Fresh => {}
-            _ => self.up.push_back(ClientEvent::Note { message }),
+            _ => self.to_server.push_back(ClientEvent::Note { message }),
         }
     }
 
@@ -249,7 +245,7 @@ impl LegacyServerHalf {
         }
         if let Some(call) = self.forget(exchange, false) {
             self.cancelled.insert(exchange, (call, false));
-            self.up.push_back(ClientEvent::Drop { exchange, message: Some(message) });
+            self.to_server.push_back(ClientEvent::Drop { exchange, message: Some(message) });
         }
     }
 
@@ -295,7 +291,7 @@ impl LegacyServerHalf {
         if lane.is_none() && exchange.is_some() && message.method() == method::PROGRESS {
             return;
         }
-        self.streams.send(lane, message.text().clone());
+        self.streams.send(lane, message);
     }
 
     /// The answer to a call. Ignored if the call is over.
@@ -306,9 +302,9 @@ impl LegacyServerHalf {
         if call.greets {
             self.handle_greeted(answer);
             let welcome = self.for_client(answer).with_id(&call.id);
-            return self.streams.answer(call.lane, welcome.text().clone());
+            return self.streams.answer(call.lane, &welcome);
         }
-        self.streams.answer(call.lane, answer.with_id(&call.id).text().clone());
+        self.streams.answer(call.lane, &answer.with_id(&call.id));
     }
 
     /// The client confirms; some do before they have the answer, which says the same.
@@ -318,7 +314,7 @@ impl LegacyServerHalf {
             Phase::Greeting if !self.confirmed => self.confirmed = true,
             _ => return,
         }
-        self.up.push_back(ClientEvent::Note { message });
+        self.to_server.push_back(ClientEvent::Note { message });
     }
 
     fn handle_greeted(&mut self, answer: &Message) {
@@ -330,11 +326,12 @@ impl LegacyServerHalf {
         if !self.bare {
             self.revision = revision_in(answer);
         }
-        self.streams.set_priming(self.revision.rules().priming);
+        // From here on streams begin with a priming event.
+        self.streams.priming = self.revision.rules().priming && self.streams.resumable;
         self.phase = if confirmed { Phase::Ready } else { Phase::AwaitingInitialized };
     }
 
-    fn forget(&mut self, exchange: Exchange, is_granted: bool) -> Option<Call> {
+    fn forget(&mut self, exchange: Exchange, is_granted: bool) -> Option<LegacyCall> {
         let call = self.calls.remove(&exchange)?;
         self.by_id.remove(&call.id);
         if let Some(uri) = &call.watch {
@@ -347,9 +344,10 @@ impl LegacyServerHalf {
     pub fn end(&mut self) {
         self.phase = Phase::Ended;
         for call in std::mem::take(&mut self.calls).into_values() {
-            let why = Refusal::SessionOver;
-            let answer = Message::refusal(Some(&call.id), &why);
-            self.streams.abandon(call.lane, why.http_status(), answer.text().clone());
+            // On a pipe the end of the pipe says as much.
+            if self.streams.carrier == Carrier::Http {
+                self.streams.turn_away(call.lane, Some(&call.id), &Refusal::SessionOver);
+            }
         }
         self.cancelled.clear();
         self.streams.end();
@@ -357,19 +355,14 @@ impl LegacyServerHalf {
         self.asks.clear();
     }
 
-    fn refuse(&mut self, lane: Lane, id: Option<&Id>, why: &Refusal) {
-        let answer = Message::refusal(id, why);
-        self.streams.refuse(lane, why.http_status(), answer.text().clone());
-    }
-
     /// What to do on which lane, oldest first.
     pub fn poll_transmit(&mut self) -> Option<(Lane, Frame)> {
-        self.streams.poll()
+        self.streams.out.pop_front()
     }
 
     /// What the client wants, oldest first.
-    pub fn poll_up(&mut self) -> Option<ClientEvent> {
-        self.up.pop_front()
+    pub fn poll_to_server(&mut self) -> Option<ClientEvent> {
+        self.to_server.pop_front()
     }
 
     /// The inside may still answer a call that was cancelled: `finish` or
@@ -426,12 +419,14 @@ impl LegacyServerHalf {
 
     /// Bytes kept for a client that comes back to a stream, or opens one.
     pub fn history_bytes(&self) -> usize {
-        self.streams.history_bytes()
+        self.streams.history.bytes() + self.streams.unheard_bytes
     }
 
-    /// Keeps none of them; returns how many there were.
-    pub fn forget_history(&mut self) -> usize {
-        self.streams.forget_history()
+    /// Keeps none of them.
+    pub fn forget_history(&mut self) {
+        self.streams.history.clear();
+        self.streams.unheard.clear();
+        self.streams.unheard_bytes = 0;
     }
 
     /// Whether the server waits for an answer of the client.
@@ -458,6 +453,319 @@ impl LegacyServerHalf {
 /// The revision that a greeting asks for, or that its answer settles on.
 fn revision_in(message: &Message) -> Revision {
     message.protocol_version().map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name))
+}
+
+// Where each message towards a legacy client leaves: lanes, event ids, history.
+//
+// On a pipe everything leaves by the one lane. On HTTP each POST opens a
+// stream of its own, and each GET listens on the stream that belongs to no call:
+//
+// ```text
+//            POST                       note, ask            answer owed no more
+//   (none) ────────▶ quiet ─────────────────────▶ streaming ─────────────▶ gone
+//                      │   the answer: one Frame::Answer            (history keeps
+//                      └──────────────────────────────────────────▶  the answer)
+// ```
+//
+// A lane that closes takes nothing with it: its stream goes on into the
+// history, and a GET with the last event id takes it up again (HTTP-9, HTTP-18).
+// A stream that never showed an event id cannot be taken up, so nothing of it is kept.
+
+/// Messages kept for a client that has no stream open to hear them on, in as
+/// many bytes as the history. A longer absence costs the oldest ones, which a
+/// client that lists again does not miss.
+const UNHEARD: usize = 256;
+
+/// The streams of one client.
+#[derive(Debug)]
+struct ClientStreams {
+    carrier: Carrier,
+    /// Whether a client may come back to a stream; else nothing is kept, and no event has an id.
+    resumable: bool,
+    priming: bool,
+    retry_ms: u64,
+    most: usize,
+    /// By number; a POST's stream has the number of the lane that opened it.
+    open: HashMap<u64, AnswerStream>,
+    /// Lanes listening on the main stream, newest last: that one is spoken to.
+    listeners: Vec<Lane>,
+    main_seq: u64,
+    unheard: VecDeque<(EventId, Bytes)>,
+    unheard_bytes: usize,
+    most_bytes: usize,
+    history: Replay,
+    out: VecDeque<(Lane, Frame)>,
+}
+
+/// The answer stream of one POST.
+#[derive(Debug)]
+struct AnswerStream {
+    lane: Option<Lane>,
+    owed: usize,
+    streaming: bool,
+    seq: u64,
+}
+
+const MAIN: u64 = Lane::MAIN.0;
+
+impl ClientStreams {
+    fn new(carrier: Carrier, limits: &Limits) -> Self {
+        Self {
+            carrier,
+            resumable: true,
+            priming: false,
+            retry_ms: u64::try_from(limits.retry.as_millis()).unwrap_or(u64::MAX),
+            most: limits.streams,
+            open: HashMap::new(),
+            listeners: Vec::new(),
+            main_seq: 0,
+            unheard: VecDeque::new(),
+            unheard_bytes: 0,
+            most_bytes: limits.history,
+            history: Replay::new(limits.history, limits.events),
+            out: VecDeque::new(),
+        }
+    }
+
+    /// A POST that brought `owed` requests. None owed: there is nothing to wait for.
+    fn expect(&mut self, lane: Lane, owed: usize) {
+        if self.carrier == Carrier::Pipe {
+            return;
+        }
+        if owed == 0 {
+            self.out.push_back((lane, Frame::Accepted));
+            return;
+        }
+        // Several answers do not fit one Frame::Answer.
+        let stream = AnswerStream { lane: Some(lane), owed, streaming: false, seq: 0 };
+        self.open.insert(lane.0, stream);
+        if owed > 1 {
+            self.begin(lane);
+        }
+    }
+
+    /// A request that was expected, and is refused after all, or gets no answer.
+    fn turn_away(&mut self, lane: Lane, id: Option<&Id>, why: &Refusal) {
+        match self.open.get(&lane.0) {
+            Some(stream) if !stream.streaming => {
+                self.open.remove(&lane.0);
+                self.refuse(lane, id, why);
+            }
+            _ => self.answer(lane, &Message::refusal(id, why)),
+        }
+    }
+
+    /// A POST, or a line, that was turned away.
+    fn refuse(&mut self, lane: Lane, id: Option<&Id>, why: &Refusal) {
+        let text = Message::refusal(id, why).text().clone();
+        self.out.push_back(match self.carrier {
+            Carrier::Pipe => (Lane::MAIN, Frame::Message { event: None, text }),
+            Carrier::Http => (lane, Frame::Answer { status: why.http_status(), text }),
+        });
+    }
+
+    /// The answer takes its time: make it a stream that can be kept alive and resumed.
+    fn begin(&mut self, lane: Lane) {
+        let event = EventId { stream: lane.0, seq: 0 };
+        let prime = self.priming.then_some(Prime { event, retry_ms: self.retry_ms });
+        if let Some(stream) = self.open.get_mut(&lane.0).filter(|stream| !stream.streaming) {
+            stream.streaming = true;
+            if let Some(lane) = stream.lane {
+                self.out.push_back((lane, Frame::Begin { prime }));
+            }
+        }
+    }
+
+    /// Ends the connection of a POST before its answer, which its client comes
+    /// back for. Not done to those that were not told how (HTTP-10, HTTP-11).
+    fn hang_up(&mut self, lane: Lane) {
+        if !self.priming {
+            return;
+        }
+        self.begin(lane);
+        let left = self.open.get_mut(&lane.0).and_then(|stream| stream.lane.take());
+        self.out.extend(left.map(|lane| (lane, Frame::End)));
+    }
+
+    /// The same for the call that is at present shown on `lane`, which a GET
+    /// that took it up again may have opened.
+    fn let_go(&mut self, lane: Lane) {
+        let shown = self.open.iter().find(|(_, stream)| stream.lane == Some(lane));
+        if let Some(number) = shown.map(|(&number, _)| number) {
+            self.hang_up(Lane(number));
+        }
+    }
+
+    /// Says something on the stream of a POST; on the main one if that is gone.
+    fn send(&mut self, on: Option<Lane>, message: &Message) {
+        let text = message.text().clone();
+        if let Some(lane) = on.filter(|lane| self.open.contains_key(&lane.0)) {
+            self.begin(lane);
+            return self.push(lane.0, text, false);
+        }
+        if self.carrier == Carrier::Pipe {
+            self.out.push_back((Lane::MAIN, Frame::Message { event: None, text }));
+            return;
+        }
+        self.main_seq += 1;
+        let event = EventId { stream: MAIN, seq: self.main_seq };
+        self.history.push(event, &text, false);
+        if let Some(&lane) = self.listeners.last() {
+            self.out.push_back((lane, Frame::Message { event: Some(event), text }));
+            return;
+        }
+        self.unheard_bytes += text.len();
+        self.unheard.push_back((event, text));
+        while self.unheard.len() > UNHEARD || self.unheard_bytes > self.most_bytes {
+            let Some((_, oldest)) = self.unheard.pop_front() else { return };
+            self.unheard_bytes -= oldest.len();
+        }
+    }
+
+    /// Gives one of the answers that a POST is owed.
+    fn answer(&mut self, lane: Lane, answer: &Message) {
+        let text = answer.text().clone();
+        if self.carrier == Carrier::Pipe {
+            self.out.push_back((Lane::MAIN, Frame::Message { event: None, text }));
+            return;
+        }
+        let Some(stream) = self.open.get(&lane.0) else { return };
+        if stream.streaming {
+            self.push(lane.0, text, true);
+            self.count_answer(lane);
+        } else if let Some(stream) = self.open.remove(&lane.0) {
+            let answer = Frame::Answer { status: 200, text };
+            self.out.extend(stream.lane.map(|lane| (lane, answer)));
+        }
+    }
+
+    /// One of the answers that a POST was owed will not come, or has been given.
+    fn count_answer(&mut self, lane: Lane) {
+        let Some(stream) = self.open.get_mut(&lane.0) else { return };
+        stream.owed = stream.owed.saturating_sub(1);
+        if stream.owed == 0 {
+            let gone = self.open.remove(&lane.0).and_then(|stream| stream.lane);
+            self.out.extend(gone.map(|lane| (lane, Frame::End)));
+        }
+    }
+
+    /// An event on a stream that has begun: to its lane, and into the history.
+    fn push(&mut self, number: u64, text: Bytes, last: bool) {
+        let Some(stream) = self.open.get_mut(&number) else { return };
+        stream.seq += 1;
+        let event = EventId { stream: number, seq: stream.seq };
+        let event = self.resumable.then_some(event);
+        if let Some(event) = event {
+            self.history.push(event, &text, last);
+        }
+        let frame = Frame::Message { event, text };
+        self.out.extend(stream.lane.map(|lane| (lane, frame)));
+    }
+
+    /// A GET that wants to hear what belongs to no call.
+    fn listen(&mut self, lane: Lane) -> Result<(), Refusal> {
+        self.room_for_listener()?;
+        // Before what follows at once: a lane that breaks here must not skip it.
+        let seq = self.unheard.front().map_or(self.main_seq, |(event, _)| event.seq - 1);
+        let event = EventId { stream: MAIN, seq };
+        let prime = self.priming.then_some(Prime { event, retry_ms: self.retry_ms });
+        self.out.push_back((lane, Frame::Begin { prime }));
+        self.unheard_bytes = 0;
+        for (event, text) in self.unheard.drain(..) {
+            self.out.push_back((lane, Frame::Message { event: Some(event), text }));
+        }
+        self.listeners.push(lane);
+        Ok(())
+    }
+
+    /// A GET that takes a stream up again after `last`.
+    fn resume(&mut self, lane: Lane, last: &str) -> Result<(), Refusal> {
+        let unknown = || Refusal::UnknownEvent { id: last.to_owned() };
+        let last: EventId = last.parse().map_err(|_| unknown())?;
+        if last.stream == MAIN {
+            self.room_for_listener()?;
+        }
+        let missed: Vec<_> = match self.history.after(last) {
+            Ok(events) => events.map(|(event, text)| (event, text.clone())).collect(),
+            Err(_) if self.is_before_first_event(last) => Vec::new(),
+            Err(_) => return Err(unknown()),
+        };
+        self.out.push_back((lane, Frame::Begin { prime: None }));
+        if last.stream == MAIN {
+            self.unheard.clear();
+            self.unheard_bytes = 0;
+        }
+        for (event, text) in missed {
+            self.out.push_back((lane, Frame::Message { event: Some(event), text }));
+        }
+        if last.stream == MAIN {
+            self.listeners.push(lane);
+        } else if let Some(stream) = self.open.get_mut(&last.stream) {
+            // The lane that broke may not have been noticed yet.
+            let broken = stream.lane.replace(lane);
+            self.out.extend(broken.map(|lane| (lane, Frame::End)));
+        } else {
+            self.out.push_back((lane, Frame::End));
+        }
+        Ok(())
+    }
+
+    /// Primed, and nothing has been said since: the history does not know the stream yet.
+    fn is_before_first_event(&self, last: EventId) -> bool {
+        let said = match self.open.get(&last.stream) {
+            Some(stream) if !stream.streaming => return false,
+            Some(stream) => stream.seq,
+            None if last.stream == MAIN => self.main_seq,
+            None => return false,
+        };
+        last.seq == said
+    }
+
+    /// The streams of calls are bounded by the calls, so only listeners are counted.
+    fn room_for_listener(&self) -> Result<(), Refusal> {
+        if self.listeners.len() < self.most { Ok(()) } else { Err(Refusal::TooManyStreams) }
+    }
+
+    /// The client, or the network, closed a lane.
+    fn closed(&mut self, lane: Lane) {
+        self.listeners.retain(|&listener| listener != lane);
+        let mut unreachable = None;
+        for (&number, stream) in &mut self.open {
+            if stream.lane == Some(lane) {
+                stream.lane = None;
+                unreachable = (!stream.streaming).then_some(number);
+            }
+        }
+        if let Some(number) = unreachable {
+            self.open.remove(&number);
+        }
+    }
+
+    /// Whether anybody is there to hear what belongs to no call.
+    fn is_heard(&self) -> bool {
+        self.carrier == Carrier::Pipe || !self.listeners.is_empty()
+    }
+
+    /// Whether the client has any lane open.
+    fn is_attached(&self) -> bool {
+        self.is_heard() || self.open.values().any(|stream| stream.lane.is_some())
+    }
+
+    /// How many streams somebody reads; a pipe is one.
+    fn count(&self) -> usize {
+        let is_read = |stream: &&AnswerStream| stream.streaming && stream.lane.is_some();
+        match self.carrier {
+            Carrier::Pipe => 1,
+            Carrier::Http => self.listeners.len() + self.open.values().filter(is_read).count(),
+        }
+    }
+
+    /// Closes every lane.
+    fn end(&mut self) {
+        let lanes = self.open.drain().filter_map(|(_, stream)| stream.lane);
+        let lanes: Vec<_> = lanes.chain(self.listeners.drain(..)).collect();
+        self.out.extend(lanes.into_iter().map(|lane| (lane, Frame::End)));
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! ```text
 //!            request, envelope sound             finish
 //!   (none) ────────────────────────▶ open ───────────────────▶ gone
-//!     │                                │ ask: parked, until the retry (park.rs)
+//!     │                                │ ask: parked, until the retry (below)
 //!     └─ refused: answered at once     └─ lane closed, cancelled: ClientEvent::Drop
 //! ```
 //!
@@ -14,22 +14,21 @@
 //! - On HTTP a closed lane cancels (MH-9); on a pipe a notification does (CAN-2).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value, json};
 
 use super::Frame;
-use crate::exchange::{Carrier, ClientEvent, Exchange, HeaderParams, Lane};
-use crate::header::{Mirror, PARAM_PREFIX};
+use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, HeaderParams, Lane};
+use crate::header::{Mirror, PARAM_PREFIX, param};
 use crate::jsonrpc::{Id, InvalidMessage, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method::{self, meta};
 use crate::project;
 use crate::refusal::{Refusal, status_of_error};
 use crate::revision::{Era, Revision};
-use park::{Held, Parked, Round};
-
-mod park;
 
 /// One modern client on a pipe, or one POST of it.
 #[derive(Debug)]
@@ -39,17 +38,17 @@ pub struct ModernServerHalf {
     /// Who answers, as JSON: for the results that are made here (MOD-7).
     server: Option<Bytes>,
     next_exchange: u64,
-    calls: HashMap<Exchange, Call>,
+    calls: HashMap<Exchange, ModernCall>,
     by_id: HashMap<Id, Exchange>,
-    parked: BTreeMap<Exchange, Parked>,
+    parked: BTreeMap<Exchange, ParkedCall>,
     /// Calls with questions that have not been put to the client.
     due: VecDeque<Exchange>,
     out: VecDeque<(Lane, Frame)>,
-    up: VecDeque<ClientEvent>,
+    to_server: VecDeque<ClientEvent>,
 }
 
 #[derive(Debug)]
-struct Call {
+struct ModernCall {
     id: Id,
     lane: Lane,
     listens: bool,
@@ -58,10 +57,10 @@ struct Call {
     request: Message,
     /// The arguments that it repeated as headers.
     said: Vec<(HeaderName, HeaderValue)>,
-    round: Round,
+    round: QuestionRound,
     /// What its client said of itself the last time it came back with input.
-    retry: Option<Envelope>,
-    held: Held,
+    retry: Option<RetryEnvelope>,
+    held: HeldNotes,
 }
 
 impl ModernServerHalf {
@@ -77,7 +76,7 @@ impl ModernServerHalf {
             parked: BTreeMap::new(),
             due: VecDeque::new(),
             out: VecDeque::new(),
-            up: VecDeque::new(),
+            to_server: VecDeque::new(),
         }
     }
 
@@ -89,17 +88,23 @@ impl ModernServerHalf {
     /// A message arrived on `lane`; with its headers, if it came over HTTP.
     pub fn handle_message(&mut self, lane: Lane, message: Message, headers: Option<&HeaderMap>) {
         match message.kind() {
-            Kind::Request => match self.objection(&message, headers).or_else(|| self.crowding()) {
-                None => self.open(lane, message, headers.map(param_headers)),
-                Some(why) => self.refuse(lane, message.id(), &why),
-            },
+            Kind::Request => {
+                let is_full = self.calls.len() + self.parked.len() >= self.most_calls;
+                match self.check(&message, headers) {
+                    Ok(()) if is_full => self.refuse(lane, message.id(), &Refusal::TooManyCalls),
+                    Ok(()) => self.open(lane, message, headers.map(param_headers)),
+                    Err(why) => self.refuse(lane, message.id(), &why),
+                }
+            }
             Kind::Notification => {
                 if message.method() != method::CANCELLED {
-                    self.up.push_back(ClientEvent::Note { message });
+                    self.to_server.push_back(ClientEvent::Note { message });
                 } else if self.carrier == Carrier::Pipe {
                     self.handle_cancel(message);
                 }
-                self.accept(lane);
+                if self.carrier == Carrier::Http {
+                    self.out.push_back((lane, Frame::Accepted));
+                }
             }
             // On a pipe an error about an error could go back and forth for ever.
             Kind::Result | Kind::Error if self.carrier == Carrier::Pipe => {}
@@ -119,37 +124,29 @@ impl ModernServerHalf {
         }
     }
 
-    /// Why a request cannot be taken, if it cannot: in the order of 3.6, steps 8 to 11.
-    fn objection(&self, request: &Message, headers: Option<&HeaderMap>) -> Option<Refusal> {
-        let version = match check_envelope(request) {
-            Ok(version) => version,
-            Err(why) => return Some(why),
-        };
-        let name = match mirrored_name(request) {
-            Ok(name) => name,
-            Err(why) => return Some(why),
-        };
-        let mirror = Mirror { version: &version, method: request.method(), name: name.as_deref() };
-        if let Some(Err(mismatch)) = headers.map(|headers| mirror.check(headers)) {
-            return Some(Refusal::HeaderMismatch { what: mismatch.to_string() });
+    /// Whether a request can be taken, or why not: in the order of 3.6, steps 8 to 11.
+    fn check(&self, request: &Message, headers: Option<&HeaderMap>) -> Result<(), Refusal> {
+        let version = check_envelope(request)?;
+        // What `Mcp-Name` repeats, if the method has such a member.
+        let name = request.mirrored();
+        if let (Some(member), None) = (method::named_by(request.method()), &name) {
+            let what = format!("params.{} must be a string", member.key());
+            return Err(Refusal::BadEnvelope { what });
+        }
+        if let Some(headers) = headers {
+            let (method, name) = (request.method(), name.as_deref());
+            Mirror { version: &version, method, name }.check(headers)?;
         }
         if Revision::parse(&version).is_none_or(|revision| revision.era() != Era::Modern) {
-            return Some(Refusal::UnknownRevision { asked: version });
+            return Err(Refusal::UnknownRevision { asked: version });
         }
         if method::is_legacy_only(request.method()) {
-            return Some(Refusal::UnknownMethod { method: request.method().to_owned() });
+            return Err(Refusal::UnknownMethod { method: request.method().to_owned() });
         }
-        if request.id().is_some_and(|id| self.by_id.contains_key(id)) {
-            let id = request.id().map(ToString::to_string).unwrap_or_default();
-            return Some(Refusal::IdInUse { id });
+        match request.id().filter(|id| self.by_id.contains_key(id)) {
+            Some(id) => Err(Refusal::IdInUse { id: id.to_string() }),
+            None => Ok(()),
         }
-        None
-    }
-
-    /// Why there is no room for one more call, if there is none.
-    fn crowding(&self) -> Option<Refusal> {
-        let open = self.calls.len() + self.parked.len();
-        (open >= self.most_calls).then_some(Refusal::TooManyCalls)
     }
 
     fn open(&mut self, lane: Lane, request: Message, said: HeaderParams) {
@@ -158,19 +155,19 @@ impl ModernServerHalf {
         self.next_exchange += 1;
         self.by_id.insert(id.clone(), exchange);
         let listens = request.method() == method::LISTEN;
-        let call = Call {
+        let call = ModernCall {
             id,
             lane,
             listens,
             streaming: false,
             request: request.clone(),
             said: said.clone().unwrap_or_default(),
-            round: Round::default(),
+            round: QuestionRound::default(),
             retry: None,
-            held: Held::default(),
+            held: HeldNotes::default(),
         };
         self.calls.insert(exchange, call);
-        self.up.push_back(ClientEvent::Open { exchange, request, said });
+        self.to_server.push_back(ClientEvent::Open { exchange, request, said });
     }
 
     fn handle_cancel(&mut self, message: Message) {
@@ -178,7 +175,7 @@ impl ModernServerHalf {
             return;
         };
         self.forget(exchange);
-        self.up.push_back(ClientEvent::Drop { exchange, message: Some(message) });
+        self.to_server.push_back(ClientEvent::Drop { exchange, message: Some(message) });
     }
 
     /// Whether a call is open under this id.
@@ -191,7 +188,7 @@ impl ModernServerHalf {
         let gone = self.calls.iter().filter(|(_, call)| call.lane == lane);
         for exchange in gone.map(|(&exchange, _)| exchange).collect::<Vec<_>>() {
             self.forget(exchange);
-            self.up.push_back(ClientEvent::Drop { exchange, message: None });
+            self.to_server.push_back(ClientEvent::Drop { exchange, message: None });
         }
     }
 
@@ -207,7 +204,9 @@ impl ModernServerHalf {
     /// The answer to a call. Ignored if the call is over.
     pub fn finish(&mut self, exchange: Exchange, answer: &Message) {
         if let Some(parked) = self.parked.get_mut(&exchange) {
-            return parked.keep(answer);
+            // It is kept until somebody comes for it. What was asked is moot.
+            parked.answer.get_or_insert_with(|| answer.clone());
+            return;
         }
         self.tell_held(exchange);
         if let Some(call) = self.forget(exchange) {
@@ -215,10 +214,10 @@ impl ModernServerHalf {
         }
     }
 
-    fn answer(&mut self, call: &Call, answer: &Message) {
+    fn answer(&mut self, call: &ModernCall, answer: &Message) {
         let text = stamp(&answer.with_id(&call.id), &call.id).text().clone();
         if self.carrier == Carrier::Http && !call.streaming {
-            let status = status_of(answer);
+            let status = answer.error_code().map_or(200, status_of_error);
             self.out.push_back((call.lane, Frame::Answer { status, text }));
             return;
         }
@@ -228,7 +227,7 @@ impl ModernServerHalf {
         }
     }
 
-    fn forget(&mut self, exchange: Exchange) -> Option<Call> {
+    fn forget(&mut self, exchange: Exchange) -> Option<ModernCall> {
         let call = self.calls.remove(&exchange)?;
         self.by_id.remove(&call.id);
         Some(call)
@@ -261,12 +260,6 @@ impl ModernServerHalf {
         }
     }
 
-    fn accept(&mut self, lane: Lane) {
-        if self.carrier == Carrier::Http {
-            self.out.push_back((lane, Frame::Accepted));
-        }
-    }
-
     fn refuse(&mut self, lane: Lane, id: Option<&Id>, why: &Refusal) {
         let text = Message::refusal(id, why).text().clone();
         self.out.push_back(match self.carrier {
@@ -281,8 +274,8 @@ impl ModernServerHalf {
     }
 
     /// What the client wants, oldest first.
-    pub fn poll_up(&mut self) -> Option<ClientEvent> {
-        self.up.pop_front()
+    pub fn poll_to_server(&mut self) -> Option<ClientEvent> {
+        self.to_server.pop_front()
     }
 
     /// How many calls are open that are no listens.
@@ -301,15 +294,6 @@ impl ModernServerHalf {
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         self.calls.len()
-    }
-}
-
-/// The value that `Mcp-Name` repeats, if the method has one.
-fn mirrored_name(request: &Message) -> Result<Option<String>, Refusal> {
-    let Some(member) = method::name_member(request.method()) else { return Ok(None) };
-    match request.mirrored() {
-        Some(name) => Ok(Some(name.into_owned())),
-        None => Err(Refusal::BadEnvelope { what: format!("params.{member} must be a string") }),
     }
 }
 
@@ -332,15 +316,11 @@ pub(crate) fn listen_over(id: &str) -> Vec<u8> {
     format!(r#"{{"resultType":"complete","_meta":{{"{}":{id}}}}}"#, meta::SUBSCRIPTION).into_bytes()
 }
 
-fn status_of(answer: &Message) -> u16 {
-    answer.error_code().map_or(200, status_of_error)
-}
-
 /// What a retry says of itself besides its call: what its client can do, and what it
 /// wants to hear on the way. Each request speaks for itself (META-3), a retry too: from
 /// then on its call is served by what the retry says.
 #[derive(Debug)]
-struct Envelope {
+struct RetryEnvelope {
     capabilities: Box<[u8]>,
     /// What progress goes by, if it is wanted.
     token: Option<Bytes>,
@@ -348,7 +328,7 @@ struct Envelope {
     level: Option<usize>,
 }
 
-impl Envelope {
+impl RetryEnvelope {
     fn read(retry: &Message) -> Self {
         Self {
             capabilities: retry.declared_capabilities().into(),
@@ -358,7 +338,7 @@ impl Envelope {
     }
 }
 
-impl Call {
+impl ModernCall {
     /// Whether the last request of its client declares that it can answer this.
     fn permits(&self, question: &Message) -> bool {
         let declared = match &self.retry {
@@ -398,6 +378,403 @@ fn check_envelope(request: &Message) -> Result<String, Refusal> {
             Err(broken(&format!("{} must be an object", meta::CAPABILITIES)))
         }
         Some(_) => Ok(version.into_owned()),
+    }
+}
+
+// Questions to a client that cannot be asked: its call is answered with them,
+// kept, and taken up by the retry that brings the answers.
+//
+// ```text
+//          ask, round closed                       retry, state and call agree
+//   open ─────────────────────▶ parked ─────────────────────────────────────────▶ open
+//                                  │ nobody came back in time
+//                                  └──────────────────────────▶ gone: ClientEvent::Drop
+// ```
+//
+// Rules:
+// - Whoever owns the half decides when a round is closed, and seals its state.
+// - A retry must be the same call (MRTR-5), of the round that was asked last, and
+//   repeat in its headers what the first request did (HDR-11).
+// - What a retry leaves unanswered is asked again (MRTR-9).
+// - What is said on a call after a question is told after it.
+// - A call that is answered while its client is away keeps the answer for it.
+// - What a client was told cannot be taken back. If it turns out to be asked on
+//   behalf of another call, the answer is taken from where it was told.
+// - Only what the last request of the call declared is asked for (MRTR-4). What a
+//   retry leaves open and does not declare is refused to who asks.
+
+/// Questions that one call may have open at once.
+const MOST_QUESTIONS: usize = 64;
+
+/// Bytes of them: all are in one answer, and kept until its client is back.
+const MOST_QUESTION_BYTES: usize = 8 << 20;
+
+/// What a call has asked, and how often.
+#[derive(Debug, Default)]
+struct QuestionRound {
+    questions: BTreeMap<String, ParkedQuestion>,
+    /// How many rounds were closed; the state of the last one is the valid one.
+    number: u32,
+    next_key: u32,
+}
+
+#[derive(Debug)]
+struct ParkedQuestion {
+    ask: Ask,
+    request: Message,
+    /// Its client has been told.
+    told: bool,
+    /// Nobody waits for its answer.
+    moot: bool,
+}
+
+/// A call that waits for its client to come back.
+#[derive(Debug)]
+struct ParkedCall {
+    call: ModernCall,
+    until: Instant,
+    /// It was answered while its client was away.
+    answer: Option<Message>,
+}
+
+impl ParkedCall {
+    /// What is kept for its client.
+    fn bytes(&self) -> usize {
+        let answer = self.answer.as_ref().map_or(0, |answer| answer.text().len());
+        self.call.request.text().len() + self.call.round.bytes() + answer
+    }
+}
+
+impl ModernServerHalf {
+    /// The server needs input for a call. False if this client did not say that it can give it.
+    #[must_use]
+    pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
+        let Some(exchange) = exchange else { return false };
+        if self.was_told(ask) {
+            return true;
+        }
+        let is_open = self.calls.contains_key(&exchange);
+        let Some(call) = self.call_mut(exchange) else { return false };
+        let more = call.round.bytes() + request.text().len();
+        let full = call.round.questions.len() >= MOST_QUESTIONS || more > MOST_QUESTION_BYTES;
+        if full || !method::may_ask(call.request.method()) || !call.permits(request) {
+            return false;
+        }
+        let key = call.round.key_for(request);
+        let question = ParkedQuestion { ask, request: request.clone(), told: false, moot: false };
+        call.round.questions.insert(key, question);
+        if is_open {
+            self.due.push_back(exchange);
+        }
+        true
+    }
+
+    /// A call that is open, or waits for its client.
+    fn call_mut(&mut self, exchange: Exchange) -> Option<&mut ModernCall> {
+        let parked = self.parked.get_mut(&exchange).map(|parked| &mut parked.call);
+        parked.or_else(|| self.calls.get_mut(&exchange))
+    }
+
+    /// Whether a client that is away has been asked this already: its answer counts.
+    fn was_told(&mut self, ask: Ask) -> bool {
+        let parked = self.parked.values_mut().map(|parked| &mut parked.call.round.questions);
+        let mut told = parked.flat_map(BTreeMap::values_mut).filter(|it| it.told && it.ask == ask);
+        told.next().is_some_and(|question| std::mem::replace(&mut question.moot, false))
+    }
+
+    /// The server does not need the input any more.
+    pub fn recall(&mut self, ask: Ask) {
+        let parked = self.parked.values_mut().map(|parked| &mut parked.call);
+        for call in self.calls.values_mut().chain(parked) {
+            call.round.questions.retain(|_, question| {
+                question.moot |= question.ask == ask;
+                !question.moot || question.told
+            });
+        }
+        let is_due = |call: &ModernCall| !call.held.notes.is_empty() && !call.round.is_asking();
+        let due = self.calls.iter().filter(|(_, call)| is_due(call));
+        for exchange in due.map(|(&exchange, _)| exchange).collect::<Vec<_>>() {
+            self.tell_held(exchange);
+        }
+    }
+
+    /// A call whose questions wait to be put to its client, and the number of
+    /// the round: seal both, then close the round.
+    pub fn poll_round(&mut self) -> Option<(Exchange, u32)> {
+        while let Some(exchange) = self.due.pop_front() {
+            self.due.retain(|&other| other != exchange);
+            if let Some(call) = self.calls.get(&exchange) {
+                return Some((exchange, call.round.number + 1));
+            }
+        }
+        None
+    }
+
+    /// Answers a call with its questions, and keeps it until its client comes
+    /// back with `state`, or `until`. Not if the round was closed before: each
+    /// question wants it closed, and the next round has a state of its own.
+    pub fn close_round(&mut self, (exchange, round): (Exchange, u32), state: &str, until: Instant) {
+        let Some(call) = self.calls.get(&exchange) else { return };
+        if call.round.questions.is_empty() || call.round.number + 1 != round {
+            return;
+        }
+        let Some(mut call) = self.forget(exchange) else { return };
+        call.round.number += 1;
+        call.round.questions.values_mut().for_each(|question| question.told = true);
+        let result = call.round.to_result(state).to_string();
+        let answer = self.signed(Message::result(&call.id, result.as_bytes()));
+        self.answer(&call, &answer);
+        self.parked.insert(exchange, ParkedCall { call, until, answer: None });
+    }
+
+    /// How many questions a round has that is still open.
+    pub fn questions(&self, (exchange, round): (Exchange, u32)) -> usize {
+        let call = self.calls.get(&exchange).filter(|call| call.round.number + 1 == round);
+        call.map_or(0, |call| call.round.questions.len())
+    }
+
+    /// A request arrived that brings back the state of a parked call.
+    pub fn handle_retry(
+        &mut self,
+        (exchange, round): (Exchange, u32),
+        lane: Lane,
+        request: &Message,
+        headers: Option<&HeaderMap>,
+    ) {
+        if let Err(why) = self.check(request, headers) {
+            return self.refuse(lane, request.id(), &why);
+        }
+        let fits = |parked: &&ParkedCall| {
+            parked.call.round.number == round && is_same_call(&parked.call.request, request)
+        };
+        let Some(parked) = self.parked.get(&exchange).filter(fits) else {
+            return self.refuse(lane, request.id(), &Refusal::BadState);
+        };
+        // Who knows the tool saw the first request only.
+        let again = headers.map(|headers| param::check_again(&parked.call.said, headers));
+        if let Some(Err(mismatch)) = again {
+            return self.refuse(lane, request.id(), &mismatch.into());
+        }
+        let Some(ParkedCall { mut call, answer, .. }) = self.parked.remove(&exchange) else {
+            return;
+        };
+        let Some(id) = request.id().cloned() else { return };
+        call.id = id.clone();
+        call.lane = lane;
+        call.streaming = false;
+        call.retry = Some(RetryEnvelope::read(request));
+        if answer.is_none() {
+            self.to_server.push_back(ClientEvent::Again { exchange, request: request.clone() });
+        }
+        for (ask, answer) in call.round.take_answers(request) {
+            self.to_server.push_back(ClientEvent::Supply { ask, answer });
+        }
+        let open = std::mem::take(&mut call.round.questions).into_iter();
+        let may_ask =
+            |question: &ParkedQuestion| answer.is_none() && call.permits(&question.request);
+        let (asked, refused) = open.partition(|(_, question)| may_ask(question));
+        call.round.questions = asked;
+        self.refuse_asks(&refused);
+        if call.round.is_asking() {
+            self.due.push_back(exchange);
+        }
+        self.by_id.insert(id, exchange);
+        self.calls.insert(exchange, call);
+        self.tell_held(exchange);
+        if let Some(answer) = answer {
+            self.finish(exchange, &answer);
+        }
+    }
+
+    /// Time has reached `now`: who has not come back will not.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let gone = self.parked.iter().filter(|(_, parked)| parked.until <= now);
+        for exchange in gone.map(|(&exchange, _)| exchange).collect::<Vec<_>>() {
+            if let Some(parked) = self.parked.remove(&exchange) {
+                self.give_up(exchange, &parked);
+            }
+        }
+    }
+
+    /// Nobody comes back for a call.
+    fn give_up(&mut self, exchange: Exchange, parked: &ParkedCall) {
+        match parked.answer {
+            Some(_) => self.refuse_asks(&parked.call.round.questions),
+            None => self.to_server.push_back(ClientEvent::Drop { exchange, message: None }),
+        }
+    }
+
+    /// The client will not be asked this, or not again, but somebody may wait for the answers.
+    fn refuse_asks(&mut self, questions: &BTreeMap<String, ParkedQuestion>) {
+        let answer = Message::refusal(None, &Refusal::NobodyToAsk);
+        for question in questions.values().filter(|question| !question.moot) {
+            self.to_server
+                .push_back(ClientEvent::Supply { ask: question.ask, answer: answer.clone() });
+        }
+    }
+
+    /// The client will not come back for anything.
+    pub fn handle_silence(&mut self) {
+        for (exchange, parked) in std::mem::take(&mut self.parked) {
+            self.give_up(exchange, &parked);
+        }
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.parked.values().map(|parked| parked.until).min()
+    }
+
+    /// How many calls wait for their client.
+    pub fn parked(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// The bytes that are kept for them.
+    pub fn parked_bytes(&self) -> usize {
+        self.parked.values().map(ParkedCall::bytes).sum()
+    }
+}
+
+impl QuestionRound {
+    fn bytes(&self) -> usize {
+        self.questions.values().map(|question| question.request.text().len()).sum()
+    }
+
+    /// Whether the call waits for its client.
+    fn is_asking(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    /// What the client knows a question by: the name that the server gave it as
+    /// its id, if that is free; else one of ours.
+    fn key_for(&mut self, request: &Message) -> String {
+        if let Some(Id::Text(name)) = request.id()
+            && !self.questions.contains_key(&**name)
+        {
+            return name.to_string();
+        }
+        loop {
+            self.next_key += 1;
+            let key = format!("q{}", self.next_key);
+            if !self.questions.contains_key(&key) {
+                return key;
+            }
+        }
+    }
+
+    fn to_result(&self, state: &str) -> Value {
+        let questions = self.questions.iter().map(|(key, question)| {
+            let mut entry = json!({"method": question.request.method()});
+            if question.request.payload().is_some() {
+                entry["params"] = question.request.payload_value().unwrap_or_default();
+            }
+            (key.clone(), entry)
+        });
+        let questions: Map<_, _> = questions.collect();
+        json!({"resultType": "input_required", "inputRequests": questions, "requestState": state})
+    }
+
+    /// The answers that a retry brings to what was asked; other keys are ignored.
+    fn take_answers(&mut self, request: &Message) -> Vec<(Ask, Message)> {
+        let mut answers = Vec::new();
+        self.questions.retain(|key, question| {
+            let answer = request.inside(Member::InputResponses, &[key]);
+            // Anything but an object is no answer, and is asked for again.
+            let answer = answer.filter(|answer| answer.is_object());
+            let is_over = question.moot || answer.is_some();
+            question.told = false;
+            if let Some(answer) = answer.filter(|_| !question.moot) {
+                answers.push((question.ask, Message::result(&Id::from(0), answer.text())));
+            }
+            !is_over
+        });
+        answers
+    }
+}
+
+/// Whether a retry is the call it claims to be: same method, same params but
+/// for what a retry adds and what describes the single request.
+fn is_same_call(first: &Message, retry: &Message) -> bool {
+    let essence = |message: &Message| {
+        if message.payload().is_none() {
+            return json!({});
+        }
+        let mut params = message.payload_value().unwrap_or_default();
+        if let Some(params) = params.as_object_mut() {
+            for added in [Member::Meta, Member::InputResponses, Member::RequestState] {
+                params.remove(added.key());
+            }
+        }
+        params
+    };
+    first.method() == retry.method() && essence(first) == essence(retry)
+}
+
+// Notifications that come after a question wait until the retry that brings the answer.
+// Sent before, they would arrive together with the question, in an answer that clients take
+// for the end of the call. Sent while the client is away, they would be lost.
+
+/// Bytes that are kept for one call; the oldest go first, as the newest tell how
+/// far it got.
+const MOST_HELD_BYTES: usize = 64 << 10;
+
+/// Counted for each besides its text, so that short ones have a bound as well.
+const HELD_OVERHEAD: usize = 128;
+
+/// Notifications that wait for their client, oldest first.
+#[derive(Debug, Default)]
+struct HeldNotes {
+    notes: VecDeque<Message>,
+    bytes: usize,
+}
+
+impl HeldNotes {
+    fn push(&mut self, note: Message) {
+        self.bytes += weight(&note);
+        self.notes.push_back(note);
+        while self.bytes > MOST_HELD_BYTES
+            && let Some(oldest) = self.notes.pop_front()
+        {
+            self.bytes -= weight(&oldest);
+        }
+    }
+}
+
+fn weight(note: &Message) -> usize {
+    note.text().len() + HELD_OVERHEAD
+}
+
+impl ModernServerHalf {
+    /// Something on the way, for a call. What belongs to none is not said.
+    pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
+        let Some(exchange) = exchange else { return };
+        let is_open = self.calls.contains_key(&exchange);
+        let Some(call) = self.call_mut(exchange) else { return };
+        if is_open && !call.round.is_asking() {
+            self.tell(exchange, message);
+        } else {
+            call.held.push(message.clone());
+        }
+    }
+
+    /// Tells the client of an open call what was held back for it.
+    fn tell_held(&mut self, exchange: Exchange) {
+        let held = self.calls.get_mut(&exchange).map(|call| std::mem::take(&mut call.held));
+        for note in held.into_iter().flat_map(|held| held.notes) {
+            self.tell(exchange, &note);
+        }
+    }
+
+    fn tell(&mut self, exchange: Exchange, message: &Message) {
+        let Some(call) = self.calls.get(&exchange) else { return };
+        if call.listens && matches!(message.method(), method::PROGRESS | method::LOG) {
+            return;
+        }
+        let Some(message) = call.in_its_words(message) else { return };
+        let (lane, text) = (call.lane, stamp(&message, &call.id).text().clone());
+        self.begin_stream(lane);
+        self.out.push_back((lane, Frame::Message { event: None, text }));
     }
 }
 

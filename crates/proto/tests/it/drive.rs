@@ -219,7 +219,7 @@ pub(crate) fn server_legacy(bytes: &[u8]) {
         while let Some((lane, frame)) = half.poll_transmit() {
             lanes.check(carrier, lane, &frame);
         }
-        while let Some(up) = half.poll_up() {
+        while let Some(up) = half.poll_to_server() {
             check_up(&mut open, &up);
         }
         assert!(half.calls() <= 4, "more calls than allowed");
@@ -271,7 +271,7 @@ pub(crate) fn server_modern(bytes: &[u8]) {
         while let Some((lane, frame)) = half.poll_transmit() {
             lanes.check(carrier, lane, &frame);
         }
-        while let Some(up) = half.poll_up() {
+        while let Some(up) = half.poll_to_server() {
             check_up(&mut open, &up);
         }
         assert!(half.calls() <= 4, "more calls than allowed");
@@ -350,7 +350,7 @@ pub(crate) fn client_legacy(bytes: &[u8]) {
             0..=3 => {
                 let ticket = waiting.ticket(owner);
                 let id = half.open(ticket.clone(), &dice.request(), now);
-                let downs: Vec<_> = std::iter::from_fn(|| half.poll_down()).collect();
+                let downs: Vec<_> = std::iter::from_fn(|| half.poll_to_client()).collect();
                 waiting.begun(ticket, id, &downs);
             }
             4..=6 => half.handle_message(lane, &dice.message(), now),
@@ -378,13 +378,13 @@ pub(crate) fn client_legacy(bytes: &[u8]) {
             _ => half.refuse_ask(Ask(dice.roll() % 8), now),
         }
         while half.poll_transmit().is_some() {}
-        while let Some(down) = half.poll_down() {
+        while let Some(down) = half.poll_to_client() {
             waiting.check(&down);
         }
         assert!(half.calls() <= 64, "more calls than allowed");
     }
     half.handle_lost(&gone());
-    while let Some(down) = half.poll_down() {
+    while let Some(down) = half.poll_to_client() {
         waiting.check(&down);
     }
     assert!(waiting.calls.is_empty(), "left hanging: {:?}", waiting.calls);
@@ -406,7 +406,7 @@ pub(crate) fn client_modern(bytes: &[u8]) {
                 let ticket = waiting.ticket(owner);
                 let said = Some(Vec::new()).filter(|_| dice.roll().is_multiple_of(2));
                 let id = half.open(ticket.clone(), &dice.request(), &said, now);
-                let downs: Vec<_> = std::iter::from_fn(|| half.poll_down()).collect();
+                let downs: Vec<_> = std::iter::from_fn(|| half.poll_to_client()).collect();
                 waiting.begun(ticket, id, &downs);
             }
             3..=5 => half.handle_message(lane, &dice.message(), now),
@@ -429,13 +429,13 @@ pub(crate) fn client_modern(bytes: &[u8]) {
             _ => half.note(dice.notice()),
         }
         while half.poll_transmit().is_some() {}
-        while let Some(down) = half.poll_down() {
+        while let Some(down) = half.poll_to_client() {
             waiting.check(&down);
         }
         assert!(half.calls() <= 64, "more calls than allowed");
     }
     half.handle_lost(&gone());
-    while let Some(down) = half.poll_down() {
+    while let Some(down) = half.poll_to_client() {
         waiting.check(&down);
     }
     assert!(waiting.calls.is_empty(), "left hanging: {:?}", waiting.calls);
@@ -482,7 +482,7 @@ fn across(mut dice: Dice<'_>, mut half: client::ClientHalf<Call>) {
             0..=3 => {
                 let ticket = waiting.ticket(owner);
                 let id = half.open(ticket.clone(), &dice.request(), &None, now);
-                let downs: Vec<_> = std::iter::from_fn(|| half.poll_down()).collect();
+                let downs: Vec<_> = std::iter::from_fn(|| half.poll_to_client()).collect();
                 waiting.begun(ticket, id, &downs);
             }
             4..=5 => half.handle_message(lane, &dice.message(), now),
@@ -512,13 +512,13 @@ fn across(mut dice: Dice<'_>, mut half: client::ClientHalf<Call>) {
             _ => half.refuse_ask(Ask(1 + dice.roll() % 8), now),
         }
         while half.poll_transmit().is_some() {}
-        while let Some(down) = half.poll_down() {
+        while let Some(down) = half.poll_to_client() {
             waiting.check(&down);
         }
         assert!(half.calls() <= 64, "more calls than allowed");
     }
     half.handle_lost(&gone(), now);
-    while let Some(down) = half.poll_down() {
+    while let Some(down) = half.poll_to_client() {
         waiting.check(&down);
     }
     // Listens outlive the link: they are ended by whoever listens.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use switchboard_proto::line::{LineDecoder, LineTooLong, encode};
+use switchboard_proto::framing::{LineDecoder, LineTooLong, encode_line};
 
 const LIMIT: usize = 14;
 
@@ -24,7 +24,7 @@ proptest! {
     ) {
         let mut bytes = Vec::new();
         for message in &messages {
-            encode(message.as_bytes(), &mut bytes);
+            encode_line(message.as_bytes(), &mut bytes);
         }
         let lines = decode(&bytes, &sizes).into_iter().map(|line| line.unwrap().to_vec());
         let expected = messages.iter().map(|message| message.replace(['\r', '\n'], " ").into());

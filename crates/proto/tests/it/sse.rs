@@ -1,7 +1,9 @@
 //! Events do not depend on how their bytes arrive, and memory is bounded.
 
 use proptest::prelude::*;
-use switchboard_proto::sse::{EventDecoder, EventTooLong, Outgoing, SseEvent, comment, encode};
+use switchboard_proto::framing::{
+    EventDecoder, EventTooLong, Outgoing, SseEvent, encode_comment, encode_event,
+};
 
 const LIMIT: usize = 24;
 
@@ -34,9 +36,9 @@ proptest! {
     ) {
         let mut bytes = Vec::new();
         for (id, name, retry, data) in &events {
-            comment("ping", &mut bytes);
+            encode_comment("ping", &mut bytes);
             let id = Some(id.as_str());
-            encode(&Outgoing { id, name: name.as_deref(), retry: *retry, data }, &mut bytes);
+            encode_event(&Outgoing { id, name: name.as_deref(), retry: *retry, data }, &mut bytes);
         }
         let expected = events.into_iter().map(|(id, name, retry, data)| Ok(SseEvent {
             name: name.map(Into::into),
@@ -53,7 +55,7 @@ proptest! {
 fn large_message_comes_back_whole() {
     let data = vec![b'x'; 1 << 20];
     let mut bytes = Vec::new();
-    encode(&Outgoing { data: &data, ..Outgoing::default() }, &mut bytes);
+    encode_event(&Outgoing { data: &data, ..Outgoing::default() }, &mut bytes);
     let events = decode(1 << 20, &bytes, &[16 * 1024]);
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].as_ref().unwrap().data, data);

@@ -19,7 +19,6 @@ const READERS: &[&str] = &[
     "crates/proto/src/json.rs",
     "crates/proto/src/jsonrpc.rs",
     "crates/proto/src/jsonrpc/edit.rs",
-    "crates/proto/src/jsonrpc/member.rs",
     "crates/proto/src/jsonrpc/part.rs",
     "crates/proto/src/patch.rs",
     // Whole results in the words of another revision.

@@ -6,9 +6,9 @@ use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use serde_json::Value;
 use switchboard_net::http::fetch::{Fetch, FetchError};
+use switchboard_proto::framing;
 use switchboard_proto::header::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 use switchboard_proto::revision::Era;
-use switchboard_proto::sse;
 
 use super::super::evidence::{ExchangeResult, Facts, Heard, Reply};
 use super::{MAX, Sorted, sort};
@@ -75,7 +75,7 @@ impl Http {
         mut body: Body,
         request: &Value,
     ) -> ExchangeResult {
-        let mut events = sse::EventDecoder::new(MAX);
+        let mut events = framing::EventDecoder::new(MAX);
         loop {
             while let Some(event) = events.next_event() {
                 let Ok(event) = event else { continue };
@@ -175,7 +175,7 @@ pub(crate) struct SseEndpoint {
     headers: HeaderMap,
     post: Uri,
     body: Body,
-    events: sse::EventDecoder,
+    events: framing::EventDecoder,
     pub(crate) heard: Heard,
 }
 
@@ -194,7 +194,7 @@ impl SseEndpoint {
             return Err(ExchangeResult::Http(facts));
         }
         let (fetch, headers, events) =
-            (fetch.clone(), headers.clone(), sse::EventDecoder::new(MAX));
+            (fetch.clone(), headers.clone(), framing::EventDecoder::new(MAX));
         let heard = Heard::default();
         let mut old = Self { fetch, headers, post: url.clone(), body, events, heard };
         let Some(address) = old.endpoint().await else { return Err(ExchangeResult::Http(facts)) };
@@ -211,7 +211,7 @@ impl SseEndpoint {
         }
     }
 
-    async fn next(&mut self) -> Option<sse::SseEvent> {
+    async fn next(&mut self) -> Option<framing::SseEvent> {
         loop {
             if let Some(event) = self.events.next_event() {
                 match event {

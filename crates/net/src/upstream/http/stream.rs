@@ -26,8 +26,8 @@ use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::Failure;
+use switchboard_proto::framing::{EventDecoder, EventTooLong};
 use switchboard_proto::revision::Era;
-use switchboard_proto::sse::{EventDecoder, EventTooLong};
 
 use super::{HttpEndpoint, HttpSession, Post};
 use crate::backend::PendingWork;

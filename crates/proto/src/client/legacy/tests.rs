@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::failure::{Failure, Words};
-use crate::shorthand::{lines, message, show};
+use crate::tests::{lines, message, show};
 
 mod calls;
 mod greeting;
@@ -62,7 +62,7 @@ fn ready(sharing: Sharing) -> LegacyClientHalf<Name> {
     half.handle_message(Lane(1), &message(welcome), now);
     half.note(message("notifications/initialized"));
     while half.poll_transmit().is_some() {}
-    while half.poll_down().is_some() {}
+    while half.poll_to_client().is_some() {}
     assert!(half.is_ready());
     half
 }
@@ -142,7 +142,7 @@ fn drain(half: &mut LegacyClientHalf<Name>, seen: &mut Vec<String>) {
         To::Call(name) => name.0,
         To::Session => "all".to_owned(),
     };
-    while let Some(down) = half.poll_down() {
+    while let Some(down) = half.poll_to_client() {
         seen.push(match down {
             ServerEvent::Note { to, message } => format!("{}: note {}", whom(to), show(&message)),
             ServerEvent::Ask { to, ask, request } => {

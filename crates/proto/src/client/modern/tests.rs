@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::failure::{Failure, Words};
-use crate::shorthand::{lines, message, show};
+use crate::tests::{lines, message, show};
 
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
 const SUB: &str = r#""io.modelcontextprotocol/subscriptionId""#;
@@ -437,7 +437,7 @@ fn drain(half: &mut ModernClientHalf<Name>, seen: &mut Vec<String>) {
             Transmit::Abort { lane } => format!("abort {}", lane.0),
         });
     }
-    while let Some(down) = half.poll_down() {
+    while let Some(down) = half.poll_to_client() {
         seen.push(match down {
             ServerEvent::Note { to: To::Call(name), message } => {
                 format!("{}: note {}", name.0, show(&message))

@@ -13,24 +13,23 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{Call, InternalCall, ToLegacy};
-use crate::client::across::{TASKS as EXTENSION, strip_envelope};
-use crate::client::across::{declares_tasks, new_task_id, task_as_extension, task_request};
-use crate::client::{CallId, Ticket};
-use crate::exchange::{Ask, ServerEvent};
+use super::{ModernClientCall, ToLegacy};
+use crate::client::tasks::{
+    MOST_PAGES, declares_tasks, new_task_id, page_of_tools, task_as_extension, task_request,
+};
+use crate::client::{CallId, InternalCall, Ticket};
+use crate::exchange::{Ask, ServerEvent, To};
 use crate::failure::{Outcome, Words};
-use crate::jsonrpc::{Id, Kind, Member, Message};
+use crate::jsonrpc::{Id, Kind, Member, Message, Part};
+use crate::limits::MAX_ID;
 use crate::method;
-use crate::project;
-use crate::refusal::Refusal;
-use task_store::{CoreTask, EarlyQuestion, TaskStore};
-use task_tools::Support;
+use crate::project::{self, TASKS, strip_envelope};
+use crate::refusal::{Refusal, code};
+use task_store::{CoreTask, TaskStore};
 
-mod task_status;
 mod task_store;
-mod task_tools;
 
 /// What is known of the server's tasks.
 #[derive(Debug)]
@@ -53,16 +52,14 @@ pub(super) struct CoreTasks {
 impl CoreTasks {
     /// None yet; so many at most, of which each may keep the session for so long.
     pub(super) fn new(most: usize, longest: Duration) -> Self {
-        let (tools, listing, pages) = (None, None, 0);
-        let (held, failed, early) = (Vec::new(), Vec::new(), Vec::new());
         Self {
-            tools,
-            listing,
-            pages,
-            held,
-            failed,
+            tools: None,
+            listing: None,
+            pages: 0,
+            held: Vec::new(),
+            failed: Vec::new(),
             kept: TaskStore::default(),
-            early,
+            early: Vec::new(),
             most,
             longest,
         }
@@ -96,19 +93,23 @@ impl<T: Ticket> ToLegacy<T> {
         self.tasks = CoreTasks::new(self.tasks.most, self.tasks.longest);
     }
 
-    /// Forgets the tasks that are too old.
+    /// Forgets the tasks that are too old. Questions that belong to no task after all are refused.
     pub(super) fn expire_tasks(&mut self, now: Instant) {
+        let late: Vec<_> = self.tasks.early.extract_if(.., |early| early.until <= now).collect();
+        for early in late {
+            self.inner.refuse_ask(early.ask, now);
+        }
         for task in self.tasks.kept.expire(now) {
             self.let_go(task, now);
         }
     }
 
     pub(super) fn task_due(&self) -> Option<Instant> {
-        self.tasks.kept.due()
+        self.tasks.early.iter().map(|early| early.until).chain(self.tasks.kept.due()).min()
     }
 
     /// Nobody waits for a call any more: its task is not wanted, if its client knows of none.
-    pub(super) fn leave_task(&mut self, call: &Call<T>, now: Instant) {
+    pub(super) fn leave_task(&mut self, call: &ModernClientCall<T>, now: Instant) {
         if let Some(id) = &call.task {
             self.inner.open(InternalCall::Aside, &task_request(method::CANCEL_TASK, id), now);
         }
@@ -159,9 +160,9 @@ impl<T: Ticket> ToLegacy<T> {
             }
         };
         if !may_have {
-            let errand = InternalCall::Call { number, ticket: call.ticket.clone() };
-            call.inner = self.inner.open(errand, &task_request(method::TASK_RESULT, &id), now);
+            let wait = task_request(method::TASK_RESULT, &id);
             call.task = Some(id);
+            self.send_for(number, &wait, now);
             self.ask_early_questions(now);
             return true;
         }
@@ -226,7 +227,13 @@ impl<T: Ticket> ToLegacy<T> {
         for ask in asked {
             self.inner.refuse_ask(ask, now);
         }
-        self.tell_end(number);
+        let failed = end.kind() == Kind::Error;
+        if let Some(task) = self.tasks.kept.get_mut(number)
+            && !(failed && task.state["status"] == "cancelled")
+        {
+            task.state["status"] = if failed { "failed" } else { "completed" }.into();
+            self.tell_change(number);
+        }
         self.tasks.kept.trim();
     }
 
@@ -260,7 +267,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// `tasks/get`, `tasks/update` and `tasks/cancel` of a client.
     pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
         if !declares_tasks(request) {
-            let needed = json!({"extensions": {EXTENSION: {}}});
+            let needed = json!({"extensions": {TASKS: {}}});
             return self.refuse(ticket, &Refusal::NeedsMore { needed });
         }
         if self.takes_tasks() == Some(false) || !self.offers_tasks() {
@@ -278,8 +285,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     fn update_task(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
-        let answers = request.value(Member::InputResponses);
-        let answers = answers.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        let answers: Map<String, Value> = request.read(Member::InputResponses).unwrap_or_default();
         let Some((_, task)) = self.tasks.kept.find(&request.task_id().unwrap_or_default()) else {
             let what = "there is no such task".to_owned();
             return self.refuse(ticket, &Refusal::BadParams { what });
@@ -297,8 +303,357 @@ impl<T: Ticket> ToLegacy<T> {
         }
         let answer = Message::result(&Id::from(0), b"{}");
         let answer = self.newer_answer(&answer, method::UPDATE_TASK);
-        self.down.push_back(ServerEvent::Finish { to: ticket, outcome: answer });
+        self.to_client.push_back(ServerEvent::Finish { to: ticket, outcome: answer });
         self.translate(now);
         CallId::DONE
     }
+}
+
+// Questions of tasks. Over HTTP a question may arrive before the answer that says which task
+// it belongs to.
+
+/// How long a question waits for its task.
+const EARLY_WAIT: Duration = Duration::from_secs(5);
+
+/// Questions that wait.
+const MOST_EARLY: usize = 64;
+
+/// A question that came before its task.
+#[derive(Debug)]
+struct EarlyQuestion {
+    ask: Ask,
+    request: Message,
+    until: Instant,
+}
+
+impl<T: Ticket> ToLegacy<T> {
+    /// The call that waits for the task that a question is about.
+    pub(super) fn waits_for(&self, request: &Message) -> Option<u64> {
+        let id = request.related_task()?;
+        let mut calls = self.calls.iter();
+        calls.find(|(_, call)| call.task.as_deref() == Some(&*id)).map(|(&number, _)| number)
+    }
+
+    /// Keeps a question of a task that is about to be known.
+    pub(super) fn keep_early(&mut self, ask: Ask, request: &Message, now: Instant) -> bool {
+        let begins = self.calls.values().any(|call| call.as_task && call.task.is_none());
+        let is_early = request.related_task().is_some() && self.waits_for(request).is_none();
+        if !(begins && is_early) || self.tasks.early.len() >= MOST_EARLY {
+            return false;
+        }
+        self.tasks.early.push(EarlyQuestion {
+            ask,
+            request: request.clone(),
+            until: now + EARLY_WAIT,
+        });
+        true
+    }
+
+    /// A task is known: what it asked before that is asked now.
+    pub(super) fn ask_early_questions(&mut self, now: Instant) {
+        for early in std::mem::take(&mut self.tasks.early) {
+            let known = self.waits_for(&early.request).is_some();
+            if known {
+                self.handle_ask(&To::Session, early.ask, &early.request, now);
+            } else if !self.keep_question(early.ask, &early.request, now) {
+                self.tasks.early.push(early);
+            }
+        }
+    }
+}
+
+// Which tools may be tasks, and those that run as tasks only, called by clients that know no
+// tasks (GW-59).
+
+/// Whether a tool runs as a task.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Support {
+    Never,
+    May,
+    Must,
+}
+
+impl Support {
+    /// What the definition of a tool says.
+    pub(super) fn read(tool: Part<'_>) -> Self {
+        let execution = tool.get(&["execution"]);
+        match execution.and_then(|it| it.string("taskSupport")).as_deref() {
+            Some("optional") => Self::May,
+            Some("required") => Self::Must,
+            _ => Self::Never,
+        }
+    }
+
+    pub(super) fn may_be(self) -> bool {
+        self != Self::Never
+    }
+}
+
+impl<T: Ticket> ToLegacy<T> {
+    /// Whether a call must wait until it is known which tools may be tasks.
+    pub(super) fn holds_for_tools(&mut self, number: u64, now: Instant) -> bool {
+        let Some(call) = self.calls.get(&number) else { return false };
+        let may_be = call.request.method() == method::CALL_TOOL && self.may_have(&call.request);
+        if !may_be || self.tasks.tools.is_some() || self.takes_tasks() == Some(false) {
+            return false;
+        }
+        self.tasks.held.push(number);
+        self.learn_tools(now);
+        true
+    }
+
+    fn learn_tools(&mut self, now: Instant) {
+        if self.tasks.listing.is_none() {
+            self.tasks.listing = Some(BTreeMap::new());
+            self.tasks.pages = 0;
+            self.list_tools(None, now);
+        }
+    }
+
+    fn list_tools(&mut self, cursor: Option<&[u8]>, now: Instant) {
+        self.tasks.pages += 1;
+        self.inner.open(InternalCall::Tools, &page_of_tools(cursor), now);
+    }
+
+    /// A page of tools: which of them may be tasks?
+    pub(super) fn handle_tools(&mut self, page: Option<&Message>, now: Instant) {
+        let Some(mut listing) = self.tasks.listing.take() else { return };
+        for tool in page.into_iter().flat_map(|page| page.items(Member::Tools)) {
+            let name = tool.string("name").unwrap_or_default();
+            if name.len() <= MAX_ID {
+                listing.insert(name.into(), Support::read(tool));
+            }
+        }
+        match page.and_then(Message::next_cursor) {
+            Some(cursor) if self.tasks.pages < MOST_PAGES => {
+                self.tasks.listing = Some(listing);
+                self.list_tools(Some(cursor), now);
+            }
+            _ => {
+                self.tasks.tools = Some(listing);
+                for number in std::mem::take(&mut self.tasks.held) {
+                    self.begin(number, now);
+                }
+                for (number, answer) in std::mem::take(&mut self.tasks.failed) {
+                    self.handle_answer(number, &answer, now);
+                }
+            }
+        }
+    }
+
+    /// The tools may be others: they are listed again when it matters.
+    pub(super) fn forget_tools(&mut self) {
+        self.tasks.tools = None;
+    }
+
+    /// A call that has failed because it was no task: it did not run, and is made again as one.
+    pub(super) fn had_to_be_task(&mut self, number: u64, answer: &Message, now: Instant) -> bool {
+        if answer.kind() == Kind::Error {
+            let is_refused = answer.error_code() == Some(code::METHOD_NOT_FOUND);
+            return is_refused && self.try_as_task(number, now);
+        }
+        // The TypeScript SDK refuses in a failed result, as any tool may fail:
+        // only the list of tools says what this one is.
+        let Some(call) = self.calls.get(&number) else { return false };
+        let is_new = !call.as_task && !call.asked && !self.may_have(&call.request);
+        if !(answer.is_tool_error() && is_new && self.takes_tasks() == Some(true)) {
+            return false;
+        }
+        let name = call.request.name().unwrap_or_default();
+        match &self.tasks.tools {
+            Some(tools) if tools.get(&*name) == Some(&Support::Must) => {
+                self.try_as_task(number, now)
+            }
+            Some(_) => false,
+            None => {
+                self.tasks.failed.push((number, answer.clone()));
+                self.learn_tools(now);
+                true
+            }
+        }
+    }
+
+    /// A tool that runs as a task only, though its client knows none.
+    fn try_as_task(&mut self, number: u64, now: Instant) -> bool {
+        let takes_tasks = self.takes_tasks() == Some(true);
+        let call = self.calls.get_mut(&number).filter(|call| !call.as_task && !call.asked);
+        let Some(call) = call else { return false };
+        if !takes_tasks || call.request.method() != method::CALL_TOOL {
+            return false;
+        }
+        let request = strip_envelope(&call.request).with(Member::Task, "{}");
+        if !request.has(Member::Task) {
+            return false;
+        }
+        call.as_task = true;
+        self.send_for(number, &request, now);
+        true
+    }
+}
+
+// What clients are told when they ask how a task stands: what it came to is part of it, and
+// with a legacy server another question.
+
+impl<T: Ticket> ToLegacy<T> {
+    /// The server says how a task stands, what it came to, or that it is
+    /// cancelled. False if it is about no task.
+    pub(super) fn handle_task_answer(
+        &mut self,
+        number: u64,
+        answer: &Message,
+        now: Instant,
+    ) -> bool {
+        let Some(call) = self.calls.get_mut(&number) else { return false };
+        let id = call.request.task_id().unwrap_or_default().into_owned();
+        let shown = call.shown.take();
+        match (call.request.method(), shown) {
+            // A task that is over cannot be cancelled, which is no error to a modern client.
+            (method::CANCEL_TASK, _) => {
+                match self.tasks.kept.find(&id) {
+                    Some((_, task)) if !task.ended => task.state["status"] = "cancelled".into(),
+                    None if answer.kind() == Kind::Error => return false,
+                    _ => {}
+                }
+                let answer = Message::result(&Id::from(0), b"{}");
+                self.finish(number, self.newer_answer(&answer, method::UPDATE_TASK), now);
+            }
+            (method::GET_TASK, Some(state)) => {
+                let end = self.newer_end(answer);
+                self.tell_task(number, state, Some(&end), None, now);
+            }
+            (method::GET_TASK, None) if answer.kind() == Kind::Result => {
+                let state = answer.payload_value().unwrap_or_default();
+                self.handle_task_state(number, &id, &state, now);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn handle_task_state(&mut self, number: u64, id: &str, state: &Value, now: Instant) {
+        let status = state["status"].as_str().unwrap_or("working").to_owned();
+        let state = task_as_extension(state, &status);
+        let is_over = matches!(status.as_str(), "completed" | "failed");
+        let Some((known, task)) = self.tasks.kept.find(id) else {
+            return match self.calls.get_mut(&number).filter(|_| is_over) {
+                // It is not remembered here.
+                Some(call) => {
+                    call.shown = Some(state);
+                    self.send_for(number, &task_request(method::TASK_RESULT, id), now);
+                }
+                None => self.tell_task(number, state, None, None, now),
+            };
+        };
+        task.show(state);
+        let state = task.state.clone();
+        let (end, questions) = (task.end.clone(), task.open_questions());
+        let waits = is_over && end.is_none();
+        if task.wait.is_none() && (waits || task.is_unwatched()) {
+            self.wait_for_end(known, now);
+        }
+        match self.calls.get_mut(&number).filter(|_| waits) {
+            Some(call) => call.shown = Some(state),
+            None => self.tell_task(number, state, end.as_ref(), Some(questions), now),
+        }
+    }
+
+    /// Says how a task stands: with its end, or with what it asks.
+    pub(super) fn tell_task(
+        &mut self,
+        number: u64,
+        state: Value,
+        end: Option<&Message>,
+        questions: Option<Map<String, Value>>,
+        now: Instant,
+    ) {
+        let id = state["taskId"].as_str().unwrap_or_default();
+        if let Some((_, task)) = self.tasks.kept.find(id) {
+            task.told |= end.is_some();
+        }
+        let state = describe_task(state, end, questions);
+        let answer = Message::result(&Id::from(0), state.to_string().as_bytes());
+        self.finish(number, self.newer_answer(&answer, method::GET_TASK), now);
+    }
+
+    /// Calls that wait for what a task came to, and how it stands.
+    pub(super) fn take_waiting(&mut self, id: &str) -> Vec<(u64, Value)> {
+        let is_about =
+            |call: &ModernClientCall<T>| call.request.task_id().unwrap_or_default() == id;
+        let about = self.calls.iter_mut().filter(|(_, call)| is_about(call));
+        about.filter_map(|(&number, call)| Some((number, call.shown.take()?))).collect()
+    }
+}
+
+// Who may see a task, and who is told when it changes (TASK-7, TASK-8).
+
+impl<T: Ticket> ToLegacy<T> {
+    /// Whether somebody began this task by this connection, and it is remembered.
+    pub(in crate::client) fn has_task(&self, id: &str, principal: &[u8]) -> bool {
+        self.tasks.kept.iter().any(|task| *task.id == *id && *task.principal == *principal)
+    }
+
+    /// Whether a task was begun by somebody else.
+    pub(super) fn is_of_another(&self, id: &str, ticket: &T) -> bool {
+        self.tasks.kept.iter().any(|task| *task.id == *id) && !self.has_task(id, ticket.principal())
+    }
+
+    /// The server says how a task stands, unasked. What it comes to and what it
+    /// asks is known a moment later, and told then.
+    pub(super) fn handle_status(&mut self, message: &Message, now: Instant) {
+        let state = message.payload_value().unwrap_or_default();
+        let id = state["taskId"].as_str().unwrap_or_default();
+        let Some((number, task)) = self.tasks.kept.find(id) else { return };
+        let status = state["status"].as_str().unwrap_or("working");
+        task.show(task_as_extension(&state, status));
+        let is_unwatched = task.is_unwatched();
+        let is_whole = match status {
+            // It has been told, or will be.
+            "completed" | "failed" => false,
+            "input_required" => !task.questions.is_empty(),
+            _ => true,
+        };
+        if is_whole {
+            self.tell_change(number);
+        }
+        if is_unwatched {
+            self.wait_for_end(number, now);
+        }
+    }
+
+    /// Tells who listens how a task stands.
+    pub(super) fn tell_change(&mut self, number: u64) {
+        let Some(task) = self.tasks.kept.get(number) else { return };
+        let state =
+            describe_task(task.state.clone(), task.end.as_ref(), Some(task.open_questions()));
+        let params = state.to_string();
+        let message = Message::notification(method::TASK_CHANGED, Some(params.as_bytes()));
+        let is_heard = self.tell_listens(&message);
+        if let Some(task) = self.tasks.kept.get_mut(number) {
+            task.told |= is_heard && task.ended;
+        }
+    }
+}
+
+/// How a task stands, with its end, or with what it asks.
+pub(super) fn describe_task(
+    mut state: Value,
+    end: Option<&Message>,
+    asks: Option<Map<String, Value>>,
+) -> Value {
+    let status = state["status"].as_str().unwrap_or_default().to_owned();
+    let payload = end.and_then(Message::payload_value);
+    match (status.as_str(), end.map(Message::kind), payload) {
+        // A tool that failed has completed; only a call that failed has not (TASK-3).
+        ("completed" | "failed", Some(Kind::Result), Some(result)) => {
+            state["status"] = "completed".into();
+            state["result"] = result;
+        }
+        ("completed" | "failed", Some(_), Some(error)) => {
+            state["status"] = "failed".into();
+            state["error"] = error;
+        }
+        ("input_required", ..) => state["inputRequests"] = asks.unwrap_or_default().into(),
+        _ => {}
+    }
+    state
 }

@@ -1,39 +1,14 @@
-//! Clients that come back with input, give up on a call, leave, or speak the server's own
-//! era; and a server that is lost, which the layer returns to for clients that listen.
+//! Clients that give up on a call, leave, or speak the server's own era; and a server
+//! that is lost, which the layer returns to for clients that listen.
 
 use std::time::{Duration, Instant};
 
 use super::{InternalCall, ToLegacy};
-use crate::client::across::{TASKS, declares_tasks};
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Ask, Lane, ServerEvent, To};
 use crate::failure::Failure;
-use crate::jsonrpc::{Member, Message, Part};
+use crate::jsonrpc::Message;
 use crate::method;
-
-impl<T: Ticket> ToLegacy<T> {
-    /// A client is back with input for a call, by this request, which speaks for itself (META-3).
-    pub fn again(&mut self, id: CallId, request: &Message, now: Instant) {
-        let Some(call) = self.calls.get_mut(&id.0) else { return };
-        call.level = method::wanted_severity(request);
-        if let Some(declared) = request.part(Member::MetaCapabilities) {
-            call.request = declaring(&call.request, declared);
-        }
-        self.set_level(None, now);
-        self.translate(now);
-    }
-}
-
-/// A request of a client that can do this. Whoever stands between counts on a task only
-/// if the first request knew tasks.
-fn declaring(first: &Message, declared: Part<'_>) -> Message {
-    if !first.has(Member::MetaCapabilities) {
-        return first.clone();
-    }
-    let bare = declared.without(&["extensions"], &[TASKS]).filter(|_| !declares_tasks(first));
-    let declared = bare.unwrap_or_else(|| declared.text().to_vec().into());
-    first.with(Member::MetaCapabilities, declared)
-}
 
 impl<T: Ticket> ToLegacy<T> {
     /// A client gave up on a call; its own words, if it gave any.
@@ -51,11 +26,15 @@ impl<T: Ticket> ToLegacy<T> {
         self.translate(now);
     }
 
+    /// Calls and listens of clients by their numbers.
+    fn tickets(&self) -> impl Iterator<Item = (u64, &T)> {
+        let calls = self.calls.iter().map(|(&number, call)| (number, &call.ticket));
+        calls.chain(self.listens.iter().map(|(&number, listen)| (number, &listen.ticket)))
+    }
+
     /// A client is gone for good.
     pub fn forget_owner(&mut self, owner: u64, now: Instant) {
-        let calls = self.calls.iter().map(|(&number, call)| (number, &call.ticket));
-        let listens = self.listens.iter().map(|(&number, listen)| (number, &listen.ticket));
-        let theirs = calls.chain(listens).filter(|(_, ticket)| ticket.owner() == owner);
+        let theirs = self.tickets().filter(|(_, ticket)| ticket.owner() == owner);
         for number in theirs.map(|(number, _)| number).collect::<Vec<_>>() {
             self.drop_call(CallId(number), None, now);
         }
@@ -73,27 +52,9 @@ impl<T: Ticket> ToLegacy<T> {
         for (number, call) in std::mem::take(&mut self.calls) {
             self.end_questions_of(number, &call.ticket, now);
             let outcome = call.lingers.map_or_else(|| why.clone().into(), |(outcome, _)| outcome);
-            self.down.push_back(ServerEvent::Finish { to: call.ticket, outcome });
+            self.to_client.push_back(ServerEvent::Finish { to: call.ticket, outcome });
         }
         self.return_later(now);
-    }
-
-    /// The server knows our session no more, and no call has found out.
-    pub fn renew_session(&mut self, now: Instant) {
-        self.inner.renew_session(now);
-        self.translate(now);
-    }
-
-    /// The server did not take the answer to a question.
-    pub fn handle_unsupplied(&mut self, answer: &Message, now: Instant) {
-        self.inner.handle_unsupplied(answer);
-        self.translate(now);
-    }
-
-    /// For a while nobody heard what the server says that belongs to no call.
-    pub fn handle_gap(&mut self, now: Instant) {
-        self.inner.handle_gap();
-        self.translate(now);
     }
 
     /// Who listens wants the server back.
@@ -134,7 +95,8 @@ impl<T: Ticket> ToLegacy<T> {
     /// What is for everybody is for them too.
     pub(super) fn tell_natives(&mut self, message: &Message) {
         if self.has_natives {
-            self.down.push_back(ServerEvent::Note { to: To::Session, message: message.clone() });
+            self.to_client
+                .push_back(ServerEvent::Note { to: To::Session, message: message.clone() });
         }
     }
 
@@ -148,19 +110,19 @@ impl<T: Ticket> ToLegacy<T> {
         now: Instant,
     ) -> bool {
         let to = match to {
-            To::Call(errand) => Some(errand.clone()),
+            To::Call(call) => Some(call.clone()),
             To::Session if self.has_native_asking() => self.inner.place(ask, now),
             To::Session => None,
         };
         let Some(InternalCall::Native(to)) = to else { return false };
         let (to, request) = (To::Call(to), request.clone());
-        self.down.push_back(ServerEvent::Ask { to, ask, request });
+        self.to_client.push_back(ServerEvent::Ask { to, ask, request });
         true
     }
 
     /// Whether one of them has a call open that the server may ask or log about.
     pub(super) fn has_native_asking(&self) -> bool {
-        self.inner.asking().any(|errand| matches!(errand, InternalCall::Native(_)))
+        self.inner.asking().any(|call| call.native().is_some())
     }
 
     /// The link is ended because nobody uses it.
@@ -169,17 +131,10 @@ impl<T: Ticket> ToLegacy<T> {
         self.inner.rest(why);
     }
 
-    /// Whether the server has been greeted at any time.
-    pub fn is_met(&self) -> bool {
-        self.inner.welcome().is_some()
-    }
-
     /// The call that was opened with `ticket`, if it is open.
     pub fn find(&self, ticket: &T) -> Option<CallId> {
-        let calls = self.calls.iter().map(|(&number, call)| (number, &call.ticket));
-        let listens = self.listens.iter().map(|(&number, listen)| (number, &listen.ticket));
-        let mut all = calls.chain(listens);
-        let ours = all.find(|(_, theirs)| *theirs == ticket).map(|(number, _)| CallId(number));
+        let ours = self.tickets().find(|(_, theirs)| *theirs == ticket);
+        let ours = ours.map(|(number, _)| CallId(number));
         let native =
             || self.inner.find(&InternalCall::Native(ticket.clone())).map(CallId::mark_native);
         ours.or_else(native)
@@ -187,22 +142,18 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Who opened the call that travels on `lane`, if it passes by the layer.
     pub fn ticket(&self, lane: Lane) -> Option<&T> {
-        match self.inner.ticket(lane)? {
-            InternalCall::Native(ticket) => Some(ticket),
-            _ => None,
-        }
+        self.inner.ticket(lane)?.native()
     }
 
     /// How many calls of clients are open.
     pub fn calls(&self) -> usize {
-        let waits = |errand: &&InternalCall<T>| match errand {
+        let waits = |call: &&InternalCall<T>| match call {
             InternalCall::Discover(ticket) | InternalCall::Native(ticket) => ticket.counts(),
             _ => false,
         };
-        let native =
-            |errand: &&InternalCall<T>| matches!(errand, InternalCall::Native(it) if it.counts());
         let greeters = self.inner.greeters().filter(waits).count();
-        let native = self.inner.tickets().filter(native).count();
+        let native = self.inner.tickets().filter_map(InternalCall::native);
+        let native = native.filter(|ticket| ticket.counts()).count();
         self.calls.len() + self.listens.len() + greeters + native
     }
 }

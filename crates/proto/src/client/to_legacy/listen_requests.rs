@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{InternalCall, ToLegacy, owner};
-use crate::client::across::LISTS;
-use crate::client::{CallId, Ticket};
+use super::ToLegacy;
+use crate::client::tasks::{LISTS, listen_filter, request_about};
+use crate::client::{CallId, InternalCall, Ticket, listener};
 use crate::exchange::{ServerEvent, To};
 use crate::failure::Outcome;
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
@@ -22,13 +22,13 @@ const MOST_WATCHED: usize = 1024;
 
 /// Who listens, and for what.
 #[derive(Debug)]
-pub(super) struct Listen<T> {
+pub(super) struct ListenRequest<T> {
     pub(super) ticket: T,
     lists: BTreeSet<&'static str>,
     uris: BTreeSet<Box<str>>,
     tasks: BTreeSet<Box<str>>,
     /// Until when it waits to be known whether the server can tell.
-    deaf: Option<Instant>,
+    pub(super) deaf: Option<Instant>,
     /// Resources that the server has not said yes or no to.
     pending: usize,
     acknowledged: bool,
@@ -43,7 +43,7 @@ const HEARING: Duration = Duration::from_secs(1);
 /// Notes that wait for an acknowledgement. Who listens for more looks again anyway.
 const MOST_EARLY: usize = 64;
 
-impl<T> Listen<T> {
+impl<T> ListenRequest<T> {
     /// What a client wants to hear of; none if it does not say.
     fn parse(ticket: T, request: &Message) -> Option<Self> {
         let wanted = request.value(Member::Notifications).filter(Value::is_object)?;
@@ -53,20 +53,22 @@ impl<T> Listen<T> {
             serde_json::from_value(names).ok().filter(|it: &BTreeSet<_>| it.len() <= MOST_WATCHED)
         };
         let (uris, tasks) = (names("resourceSubscriptions")?, names("taskIds")?);
-        let (deaf, early) = (None, Vec::new());
-        let lists = lists.collect();
-        let (pending, acknowledged) = (0, false);
-        Some(Self { ticket, lists, uris, tasks, deaf, pending, acknowledged, early })
-    }
-
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.deaf
+        Some(Self {
+            ticket,
+            lists: lists.collect(),
+            uris,
+            tasks,
+            deaf: None,
+            pending: 0,
+            acknowledged: false,
+            early: Vec::new(),
+        })
     }
 
     /// Whether it asked to be told this.
     fn wants(&self, message: &Message) -> bool {
-        let about = LISTS.iter().map(|(_, list)| *list);
-        let about = about.into_iter().find(|it| method::list_changed(it) == Some(message.method()));
+        let mut lists = LISTS.iter().map(|(_, list)| *list);
+        let about = lists.find(|it| method::list_changed(it) == Some(message.method()));
         if message.method() == method::TASK_CHANGED {
             return message.task_id().is_some_and(|id| self.tasks.contains(&*id));
         }
@@ -80,14 +82,14 @@ impl<T> Listen<T> {
 
 impl<T: Ticket> ToLegacy<T> {
     pub(super) fn listen(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
-        let Some(mut listen) = Listen::parse(ticket.clone(), request) else {
+        let Some(mut listen) = ListenRequest::parse(ticket.clone(), request) else {
             let what = "params.notifications must say what to listen for".to_owned();
             return self.refuse(ticket, &Refusal::BadParams { what });
         };
         if self.listens.len() >= self.most_calls {
             return self.refuse(ticket, &Refusal::TooManyCalls);
         }
-        listen.tasks.retain(|id| self.knows_task(id, &ticket));
+        listen.tasks.retain(|id| self.has_task(id, ticket.principal()));
         let number = self.next_number();
         self.listens.insert(number, listen);
         self.inner.meet(InternalCall::Listen(number), now);
@@ -111,38 +113,26 @@ impl<T: Ticket> ToLegacy<T> {
     /// It is known whether the server can tell what belongs to no call (GW-51).
     pub fn handle_hearing(&mut self, hears: bool, now: Instant) {
         self.hears = Some(hears);
-        let waiting = self
-            .listens
-            .iter_mut()
-            .filter_map(|(&number, listen)| listen.deaf.take().map(|_| number));
-        for number in waiting.collect::<Vec<_>>() {
-            self.honour(number, now);
-        }
+        self.stop_waiting_to_hear(None, now);
         if !hears {
-            self.end_deaf(now);
+            // The server does not tell any more what was promised: whoever listens gets to know.
+            let is_promised = |it: &ListenRequest<T>| {
+                it.acknowledged && !(it.lists.is_empty() && it.uris.is_empty())
+            };
+            let promised = self.listens.iter().filter(|(_, listen)| is_promised(listen));
+            for number in promised.map(|(&number, _)| number).collect::<Vec<_>>() {
+                self.finish_listen(number, now);
+            }
         }
         self.translate(now);
     }
 
-    /// The server does not tell any more what was promised: whoever listens gets to know.
-    fn end_deaf(&mut self, now: Instant) {
-        let is_promised =
-            |it: &Listen<T>| it.acknowledged && !(it.lists.is_empty() && it.uris.is_empty());
-        let promised = self.listens.iter().filter(|(_, listen)| is_promised(listen));
-        let promised = promised.map(|(&number, listen)| (number, listen.ticket.clone()));
-        for (number, to) in promised.collect::<Vec<_>>() {
-            self.end_listen(number, now);
-            let answer = Message::result(&Id::from(0), &listen_over("0"));
-            self.down.push_back(ServerEvent::Finish { to, outcome: answer.into() });
-        }
-    }
-
-    /// Those that have waited long enough are taken to be told.
-    pub(super) fn stop_waiting_to_hear(&mut self, now: Instant) {
-        let late = self.listens.iter_mut().filter_map(|(&number, listen)| {
-            listen.deaf.take_if(|until| *until <= now).map(|_| number)
-        });
-        for number in late.collect::<Vec<_>>() {
+    /// Those that have waited long enough, or all of them, are taken to be told.
+    pub(super) fn stop_waiting_to_hear(&mut self, late: Option<Instant>, now: Instant) {
+        let is_due = |until: &mut Instant| late.is_none_or(|late| *until <= late);
+        let listens = self.listens.iter_mut();
+        let due = listens.filter_map(|(&number, it)| it.deaf.take_if(is_due).map(|_| number));
+        for number in due.collect::<Vec<_>>() {
             self.honour(number, now);
         }
     }
@@ -160,15 +150,14 @@ impl<T: Ticket> ToLegacy<T> {
         if !offers("resources", "subscribe") {
             listen.uris.clear();
         }
-        let watcher = Watcher::new(owner(number), listen.ticket.principal());
+        let watcher = Watcher::new(listener(number), listen.ticket.principal());
         if !self.inner.can_watch(listen.uris.iter().map(|uri| &**uri), watcher) {
             return self.fail_listen(number, Refusal::TooManyWatched.into(), now);
         }
         listen.pending = listen.uris.len();
         let ticket = listen.ticket.clone();
         for uri in listen.uris.clone() {
-            let params = json!({ "uri": uri }).to_string();
-            let request = Message::request(&0.into(), method::SUBSCRIBE, Some(params.as_bytes()));
+            let request = request_about(method::SUBSCRIBE, "uri", &uri);
             let ticket = ticket.clone();
             self.inner.open(InternalCall::Watch { listen: number, uri, ticket }, &request, now);
         }
@@ -189,7 +178,7 @@ impl<T: Ticket> ToLegacy<T> {
         match outcome {
             Outcome::Answered(answer) if answer.kind() == Kind::Result => {}
             _ if !is_there => {
-                let watcher = Watcher::new(owner(number), listen.ticket.principal());
+                let watcher = Watcher::new(listener(number), listen.ticket.principal());
                 self.inner.watch_later(uri, watcher);
             }
             Outcome::Answered(_) => _ = listen.uris.remove(uri),
@@ -204,8 +193,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     fn unwatch(&mut self, number: u64, uri: &str, now: Instant) {
-        let params = json!({ "uri": uri }).to_string();
-        let request = Message::request(&0.into(), method::UNSUBSCRIBE, Some(params.as_bytes()));
+        let request = request_about(method::UNSUBSCRIBE, "uri", uri);
         self.inner.open(InternalCall::Unwatch { listen: number }, &request, now);
     }
 
@@ -213,7 +201,7 @@ impl<T: Ticket> ToLegacy<T> {
     fn fail_listen(&mut self, number: u64, why: Outcome, now: Instant) {
         if let Some(to) = self.end_listen(number, now) {
             let outcome = why.and_then(|error| self.newer_answer(error, method::LISTEN));
-            self.down.push_back(ServerEvent::Finish { to, outcome });
+            self.to_client.push_back(ServerEvent::Finish { to, outcome });
         }
     }
 
@@ -223,25 +211,17 @@ impl<T: Ticket> ToLegacy<T> {
         if listen.pending > 0 || std::mem::replace(&mut listen.acknowledged, true) {
             return;
         }
-        let mut honoured = Map::new();
-        for (name, _) in LISTS.iter().filter(|(_, list)| listen.lists.contains(list)) {
-            honoured.insert((*name).to_owned(), true.into());
-        }
-        if !listen.uris.is_empty() {
-            honoured.insert("resourceSubscriptions".to_owned(), json!(listen.uris));
-        }
-        if !listen.tasks.is_empty() {
-            honoured.insert("taskIds".to_owned(), json!(listen.tasks));
-        }
+        let (uris, tasks) = (json!(listen.uris), json!(listen.tasks));
+        let honoured = listen_filter(|list| listen.lists.contains(list), uris, tasks);
         let nothing = honoured.is_empty();
         let params = json!({"_meta": {meta::SUBSCRIPTION: 0}, "notifications": honoured});
         let params = params.to_string();
         let message = Message::notification(method::ACKNOWLEDGED, Some(params.as_bytes()));
         let to = To::Call(listen.ticket.clone());
-        self.down.push_back(ServerEvent::Note { to: to.clone(), message });
+        self.to_client.push_back(ServerEvent::Note { to: to.clone(), message });
         for message in std::mem::take(&mut listen.early) {
             if listen.wants(&message) {
-                self.down.push_back(ServerEvent::Note { to: to.clone(), message });
+                self.to_client.push_back(ServerEvent::Note { to: to.clone(), message });
             }
         }
         if nothing {
@@ -252,7 +232,7 @@ impl<T: Ticket> ToLegacy<T> {
     fn finish_listen(&mut self, number: u64, now: Instant) {
         if let Some(to) = self.end_listen(number, now) {
             let answer = Message::result(&Id::from(0), &listen_over("0"));
-            self.down.push_back(ServerEvent::Finish { to, outcome: answer.into() });
+            self.to_client.push_back(ServerEvent::Finish { to, outcome: answer.into() });
         }
     }
 
@@ -266,7 +246,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// Nobody listens here any more: the server watches nothing for it. Whose it was.
     pub(super) fn end_listen(&mut self, number: u64, now: Instant) -> Option<T> {
         let listen = self.listens.remove(&number)?;
-        self.inner.forget_owner(owner(number), now);
+        self.inner.forget_owner(listener(number), now);
         Some(listen.ticket)
     }
 
@@ -281,7 +261,7 @@ impl<T: Ticket> ToLegacy<T> {
             is_heard = true;
             if listen.acknowledged {
                 let to = To::Call(listen.ticket.clone());
-                self.down.push_back(ServerEvent::Note { to, message: message.clone() });
+                self.to_client.push_back(ServerEvent::Note { to, message: message.clone() });
             } else if listen.early.len() < MOST_EARLY {
                 listen.early.push(message.clone());
             }

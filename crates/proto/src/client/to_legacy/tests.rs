@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::client::ClientHalf;
-use crate::client::script::{self, Name};
+use crate::client::tests::script::{self, Name};
 
 mod ask;
 mod listen;
@@ -315,6 +315,47 @@ fn logs_are_those_that_the_last_request_of_a_call_asks_for() {
            send 6: 6 logging/setLevel {"level":"debug"}
            send 7: 7 tools/call {"name":"t"}
            a2: note notifications/message {"level":"info"}"#,
+    );
+}
+
+/// What the server can do is known from its greeting: before that it is told no level.
+///
+/// wire: GW-41, GW-54
+#[test]
+fn a_level_is_set_after_the_greeting_and_only_at_a_server_that_logs() {
+    let wants = r#""io.modelcontextprotocol/logLevel":"error""#;
+    let check = |welcome: &str, then: &str, expected: &str| {
+        let half = ToLegacy::<Name>::new(Carrier::Pipe, Sharing::Alone, &Limits::default());
+        let script = format!(
+            "open a1: 5 tools/list {{\"_meta\":{{@,{wants}}}}}\nopen a2: 6 x/y {{\"_meta\":{{@}}}}\n\
+             recv: 1 {welcome}\n{then}"
+        );
+        let expected = format!("send 1: 1 initialize {HELLO}\n{expected}");
+        script::check(ClientHalf::ToLegacy(Box::new(half)), ENVELOPE, &script, &expected);
+    };
+    let welcome = |capabilities: &str| {
+        format!(r#"= {{"protocolVersion":"2025-11-25","capabilities":{capabilities}}}"#)
+    };
+    check(
+        &welcome(r#"{"tools":{}}"#),
+        "",
+        "send 0: notifications/initialized
+         send 2: 2 x/y {}
+         send 3: 3 tools/list {}",
+    );
+    check(
+        &welcome(r#"{"logging":{}}"#),
+        "recv: 3 = {}",
+        r#"send 0: notifications/initialized
+           send 2: 2 x/y {}
+           send 3: 3 logging/setLevel {"level":"error"}
+           send 4: 4 tools/list {}"#,
+    );
+    check(
+        "! -32603 not today",
+        "",
+        "a1: finish 1 ! -32603 not today
+         a2: finish 1 ! -32603 not today",
     );
 }
 

@@ -11,25 +11,22 @@
 //! A tool that runs as a task only is waited for, if its client wants no task.
 //! A task is seen by the client that began it, and by no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Call, ToModern};
-use crate::client::across::TASKS;
-use crate::client::across::{TaskTerm, new_task_id, task_as_core, task_goes_on, task_request};
-use crate::client::{CallId, Sharing, Ticket};
+use super::{InputEntry, LegacyClientCall, ToModern, entries};
+use crate::client::tasks::{TaskTerm, new_task_id, task_as_core, task_goes_on, task_request};
+use crate::client::{CallId, InternalCall, Sharing, Ticket};
 use crate::exchange::{Ask, ServerEvent, To};
-use crate::failure::Outcome;
-use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message, Part};
+use crate::failure::{Failure, Outcome};
+use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message, Part, quoted};
 use crate::method;
 use crate::moment;
+use crate::project::TASKS;
 use crate::refusal::{Refusal, code};
-use task_wait::{Wait, pace};
-
-mod task_wait;
 
 /// What the results that are kept here may take; the oldest goes first.
 const MOST_BYTES: usize = 16 << 20;
@@ -60,7 +57,7 @@ struct ExtensionTask {
 
 impl ExtensionTask {
     /// That which a call has become.
-    fn begin<T: Ticket>(call: &Call<T>, id: &str, shown: Value, now: Instant) -> Self {
+    fn begin<T: Ticket>(call: &LegacyClientCall<T>, id: &str, shown: Value, now: Instant) -> Self {
         let tool = call.request.name().unwrap_or_default().into();
         let (owner, term) = (call.ticket.owner(), TaskTerm::begin(&shown, now));
         Self { owner, id: id.into(), tool, shown, end: None, term }
@@ -86,7 +83,7 @@ pub(super) enum Tasking {
     /// The same, after it was cancelled.
     Cancel,
     /// It lasts as long as a task.
-    Wait(Wait),
+    Wait(TaskWait),
 }
 
 impl Tasking {
@@ -221,7 +218,7 @@ impl<T: Ticket> ToModern<T> {
         }
         let id = request.task_id().unwrap_or_default();
         let Some(task) = self.tasks.find(owner, &id) else {
-            let what = format!("ExtensionTask not found: {id}");
+            let what = format!("Task not found: {id}");
             return self.refuse(ticket, Refusal::BadParams { what });
         };
         if let Some(end) = task.end.clone() {
@@ -235,7 +232,7 @@ impl<T: Ticket> ToModern<T> {
         let tasking = match request.method() {
             method::GET_TASK => Tasking::Show,
             method::CANCEL_TASK => Tasking::Cancel,
-            _ => Tasking::Wait(Wait::new(&id, false)),
+            _ => Tasking::Wait(TaskWait::new(&id, false)),
         };
         self.call(ticket, request, tasking, now)
     }
@@ -264,7 +261,7 @@ impl<T: Ticket> ToModern<T> {
             Err(why) => return self.finish(number, why),
         };
         if !matches!(call.tasking, Tasking::Wanted) {
-            let mut wait = Wait::new(id, true);
+            let mut wait = TaskWait::new(id, true);
             wait.due = Some(now + pace(&state));
             call.tasking = Tasking::Wait(wait);
             return;
@@ -352,7 +349,7 @@ impl<T: Ticket> ToModern<T> {
         task.show(shown.clone());
         let params = shown.to_string();
         let message = Message::notification(method::TASK_STATUS, Some(params.as_bytes()));
-        self.down.push_back(ServerEvent::Note { to: To::Session, message });
+        self.to_client.push_back(ServerEvent::Note { to: To::Session, message });
         for call in self.calls.values_mut() {
             if let Tasking::Wait(wait) = &mut call.tasking
                 && *wait.id == *id
@@ -379,4 +376,164 @@ pub(super) fn may_be_tasks(answer: &Message) -> Message {
         Some(_) => ItemAction::Keep,
         None => tool.with("execution", br#"{"taskSupport":"optional"}"#).into(),
     })
+}
+
+// Waiting for a task, and asking its client what it needs.
+
+/// How often a server is asked how a task stands, if it says nothing or too much.
+const POLL: Duration = Duration::from_millis(500);
+const POLLS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(30));
+
+/// Waiting for a task.
+#[derive(Debug)]
+pub(super) struct TaskWait {
+    id: Box<str>,
+    /// When to ask how it stands; none while that is being asked.
+    due: Option<Instant>,
+    /// What the client is being asked on its behalf.
+    asked: BTreeMap<Ask, InputEntry>,
+    /// Keys that have been asked about: each is asked once (TASK-5).
+    seen: BTreeSet<String>,
+    /// Its client does not know that it is a task.
+    hidden: bool,
+}
+
+impl TaskWait {
+    pub(super) fn new(id: &str, hidden: bool) -> Self {
+        let (asked, seen) = (BTreeMap::new(), BTreeSet::new());
+        Self { id: id.into(), due: None, asked, seen, hidden }
+    }
+
+    /// A message as its client gets it: who knows of the task is told that it is about that.
+    fn shown(&self, message: Message) -> Message {
+        if self.hidden { message } else { related(&message, &self.id) }
+    }
+}
+
+impl<T: Ticket> ToModern<T> {
+    /// The server says how a task stands that somebody waits for.
+    pub(super) fn handle_polled(&mut self, number: u64, state: &Message, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let Tasking::Wait(wait) = &mut call.tasking else { return };
+        let said = || state.payload_value().unwrap_or_default();
+        if let Some(task) = self.tasks.find(call.ticket.owner(), &wait.id) {
+            task.show(task_as_core(&said()));
+        }
+        let status = state.string(Member::Status).unwrap_or_default();
+        let answer = match &*status {
+            "completed" => {
+                let result = state.get(Member::EndResult).unwrap_or(b"{}");
+                wait.shown(Message::result(&Id::from(0), result))
+            }
+            "failed" => match state.value(Member::EndError).filter(Value::is_object) {
+                Some(error) => Message::error(None, &error),
+                None => return self.finish(number, Failure::TaskFailed),
+            },
+            "cancelled" => {
+                let what = "the task was cancelled".to_owned();
+                return self.finish(number, Refusal::BadParams { what });
+            }
+            _ => {
+                wait.due = Some(now + pace(&said()));
+                return self.ask_for_task(number, state, now);
+            }
+        };
+        self.finish_tool(number, &answer, now);
+    }
+
+    /// What a task asks that its client has not been asked yet.
+    fn ask_for_task(&mut self, number: u64, state: &Message, now: Instant) {
+        let Some(call) = self.calls.get(&number) else { return };
+        let Tasking::Wait(wait) = &call.tasking else { return };
+        let mut entries = entries(state);
+        entries.retain(|entry| !wait.seen.contains(&entry.key));
+        if self.asks.len() + entries.len() > self.most_asks {
+            return;
+        }
+        let params = match self.in_older_words(number, &entries) {
+            Ok(params) => params,
+            Err(needed) => {
+                if wait.hidden {
+                    let (to, id) = (call.ticket.clone(), wait.id.clone());
+                    self.tell_aside(&to, &task_request(method::CANCEL_TASK, &id), now);
+                }
+                return self.fail(number, &format!("the task needs {needed}"));
+            }
+        };
+        let to = call.ticket.clone();
+        for (entry, params) in entries.into_iter().zip(params) {
+            let request = entry.request(&params);
+            let Some(wait) = self.wait_of(number) else { return };
+            let request = wait.shown(request);
+            let ask = self.ask_entry(number, &to, request);
+            let Some(wait) = self.wait_of(number) else { return };
+            wait.seen.insert(entry.key.clone());
+            wait.asked.insert(ask, entry);
+        }
+    }
+
+    fn wait_of(&mut self, number: u64) -> Option<&mut TaskWait> {
+        match &mut self.calls.get_mut(&number)?.tasking {
+            Tasking::Wait(wait) => Some(wait),
+            _ => None,
+        }
+    }
+
+    /// A client answers what a task asked. False if it was no task that asked.
+    pub(super) fn update_task(
+        &mut self,
+        number: u64,
+        ask: Ask,
+        answer: &Message,
+        now: Instant,
+    ) -> bool {
+        let Some(call) = self.calls.get_mut(&number) else { return false };
+        let Tasking::Wait(wait) = &mut call.tasking else { return false };
+        let Some(entry) = wait.asked.remove(&ask) else { return false };
+        let answer = match entry.answer(answer) {
+            Ok(answer) => answer,
+            Err(what) => {
+                self.fail(number, &what);
+                return true;
+            }
+        };
+        wait.due = Some(now);
+        let (to, id) = (call.ticket.clone(), wait.id.clone());
+        let answers = [b"{", quoted(&entry.key).as_bytes(), b":", &answer, b"}"].concat();
+        let update = task_request(method::UPDATE_TASK, &id).with(Member::InputResponses, answers);
+        self.tell_aside(&to, &update, now);
+        true
+    }
+
+    /// Says something about the task of a call; nobody waits for the answer.
+    fn tell_aside(&mut self, of: &T, request: &Message, now: Instant) {
+        let request = self.envelope_of(of).taking_tasks(true).put_on(request);
+        self.inner.open(InternalCall::Aside, &request, &None, now);
+    }
+
+    /// Nobody waits for a call any more: its task is not wanted, if its client knows of none.
+    pub(super) fn leave_task(&mut self, call: &LegacyClientCall<T>, now: Instant) {
+        if let Tasking::Wait(TaskWait { hidden: true, id, .. }) = &call.tasking {
+            self.tell_aside(&call.ticket, &task_request(method::CANCEL_TASK, id), now);
+        }
+    }
+
+    /// Asks how the tasks stand that somebody waits for.
+    pub(super) fn poll_tasks(&mut self, now: Instant) {
+        let due =
+            self.calls.iter().filter(|(_, call)| call.tasking.due().is_some_and(|it| it <= now));
+        for number in due.map(|(&number, _)| number).collect::<Vec<_>>() {
+            let Some(call) = self.calls.get_mut(&number) else { continue };
+            let Tasking::Wait(wait) = &mut call.tasking else { continue };
+            wait.due = None;
+            let ask = task_request(method::GET_TASK, &wait.id);
+            self.begin(number, Some(&ask), now);
+        }
+    }
+}
+
+/// How long to wait before asking again.
+pub(super) fn pace(state: &Value) -> Duration {
+    let asked = state["pollIntervalMs"].as_u64().map(Duration::from_millis);
+    asked.unwrap_or(POLL).clamp(POLLS.0, POLLS.1)
 }

@@ -13,18 +13,18 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::older_answers::older_answer;
-use super::{InternalRequest, ToModern};
+use super::{ToModern, older_answer};
 use crate::backoff::Reconnect;
-use crate::client::across::{Envelope, LISTS, unmarked};
-use crate::client::{CallId, Ticket};
+use crate::client::tasks::{LISTS, listen_filter};
+use crate::client::{CallId, InternalCall, Ticket};
 use crate::exchange::{ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Kind, Member, Message, Part};
 use crate::limits::MAX_ID;
 use crate::method;
+use crate::project::{Envelope, unmarked};
 use crate::refusal::Refusal;
 use crate::watch::{Watcher, Watches};
 
@@ -49,11 +49,11 @@ pub(super) struct ListenStream<T> {
     watches: Watches,
     next: u64,
     /// Acknowledged.
-    heard: Option<Listen>,
+    heard: Option<ListenCall>,
     /// Not yet.
-    fresh: Option<Listen>,
+    fresh: Option<ListenCall>,
     /// Not needed any more, oldest first, and when they end.
-    old: VecDeque<(Listen, Instant)>,
+    old: VecDeque<(ListenCall, Instant)>,
     overlap: Overlap,
     /// Clients that wait to know whether a resource is watched.
     subscribers: Vec<(T, String)>,
@@ -74,7 +74,7 @@ enum Pause {
 }
 
 #[derive(Debug)]
-struct Listen {
+struct ListenCall {
     number: u64,
     call: CallId,
     wanted: Value,
@@ -135,7 +135,7 @@ impl<T: Ticket> ToModern<T> {
         }
     }
 
-    fn end_listen(&mut self, listen: &Listen, now: Instant) {
+    fn end_listen(&mut self, listen: &ListenCall, now: Instant) {
         self.listening.overlap.end(listen.number);
         self.inner.drop_call(listen.call, None, now);
     }
@@ -190,22 +190,13 @@ impl<T: Ticket> ToModern<T> {
 
     /// Everything that is to be listened for; none if there is nothing.
     fn wanted(&self) -> Option<Value> {
-        let mut wanted = Map::new();
         let discovered = self.discovered.as_ref().filter(|_| self.listening.ready);
-        for (name, capability) in LISTS {
-            let tells = discovered.and_then(|it| it.capability(&[capability, "listChanged"]));
-            if tells.is_some_and(Part::is_true) {
-                wanted.insert(name.to_owned(), true.into());
-            }
-        }
+        let tells = |capability: &str| {
+            let said = discovered.and_then(|it| it.capability(&[capability, "listChanged"]));
+            said.is_some_and(Part::is_true)
+        };
         let uris: Vec<_> = self.listening.watches.uris().collect();
-        if !uris.is_empty() {
-            wanted.insert("resourceSubscriptions".to_owned(), json!(uris));
-        }
-        let tasks = self.tasks_to_hear_of();
-        if !tasks.is_empty() {
-            wanted.insert("taskIds".to_owned(), json!(tasks));
-        }
+        let wanted = listen_filter(tells, json!(uris), json!(self.tasks_to_hear_of()));
         (!wanted.is_empty()).then(|| wanted.into())
     }
 
@@ -234,8 +225,8 @@ impl<T: Ticket> ToModern<T> {
         let request = Message::request(&0.into(), method::LISTEN, Some(params.as_bytes()));
         let hears_of_tasks = wanted.get("taskIds").is_some();
         let request = Envelope::ours().taking_tasks(hears_of_tasks).put_on(&request);
-        let call = self.inner.open(InternalRequest::Listen(number), &request, &None, now);
-        self.listening.fresh = Some(Listen { number, call, wanted });
+        let call = self.inner.open(InternalCall::Listen(number), &request, &None, now);
+        self.listening.fresh = Some(ListenCall { number, call, wanted });
         self.listening.overlap.begin(number);
     }
 
@@ -251,7 +242,8 @@ impl<T: Ticket> ToModern<T> {
         if message.method() == method::TASK_CHANGED {
             self.handle_task_note(message, now);
         } else if self.listening.overlap.is_news(number, message) {
-            self.down.push_back(ServerEvent::Note { to: To::Session, message: unmarked(message) });
+            self.to_client
+                .push_back(ServerEvent::Note { to: To::Session, message: unmarked(message) });
         }
     }
 
@@ -279,7 +271,7 @@ impl<T: Ticket> ToModern<T> {
                 let changed = method::list_changed(capability).filter(|_| honoured[name] == true);
                 if let Some(method) = changed {
                     let message = Message::notification(method, None);
-                    self.down.push_back(ServerEvent::Note { to: To::Session, message });
+                    self.to_client.push_back(ServerEvent::Note { to: To::Session, message });
                 }
             }
         }
@@ -309,7 +301,7 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn handle_listen_over(&mut self, number: u64, outcome: &Outcome, now: Instant) {
         self.listening.overlap.end(number);
         self.listening.old.retain(|(listen, _)| listen.number != number);
-        let is_it = |listen: &mut Listen| listen.number == number;
+        let is_it = |listen: &mut ListenCall| listen.number == number;
         let was_fresh = self.listening.fresh.take_if(is_it).is_some();
         if self.listening.heard.take_if(is_it).is_none() && !was_fresh {
             return;
@@ -322,7 +314,7 @@ impl<T: Ticket> ToModern<T> {
                     older_answer(it, method::SUBSCRIBE, self.revision_of(&to), false)
                 };
                 let outcome = outcome.clone().and_then(older);
-                self.down.push_back(ServerEvent::Finish { to, outcome });
+                self.to_client.push_back(ServerEvent::Finish { to, outcome });
             }
         }
         // An error that the server gave would be given again.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::client::ClientHalf;
-use crate::client::script::{self, Name};
+use crate::client::tests::script::{self, Name};
 
 mod patience;
 mod shape;
@@ -415,7 +415,7 @@ fn a_legacy_client_has_its_task_at_a_modern_server() {
            send 5: 5 tasks/get {{"_meta":{{$}},"taskId":"x"}}
            a3: finish 0 = {asking}
            b1: finish 0 = {{"capabilities":{offered},"protocolVersion":"2025-11-25","serverInfo":{server}}}
-           b2: finish - ! -32602 ExtensionTask not found: x
+           b2: finish - ! -32602 Task not found: x
            send 6: 6 tasks/get {{"_meta":{{$}},"taskId":"x"}}
            a4: ask 1 "k" roots/list {{{related}}}
            a4: ask 2 "e" elicitation/create {{{related},"message":"m"}}
@@ -509,7 +509,7 @@ fn a_task_is_forgotten_when_its_time_is_over_and_needs_the_connection_until_then
            a4: finish 0 = {{"tasks":[{goes_on}]}}
            0 open, needed
            0 open, not needed
-           a5: finish - ! -32602 ExtensionTask not found: x"#
+           a5: finish - ! -32602 Task not found: x"#
     );
     check_offering("2025-11-25", TASKS, script, &taking_tasks(&expected));
 }

@@ -9,14 +9,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::extension_tasks::Tasking;
-use super::older_answers::older_answer;
-use super::{InternalRequest, ToModern};
-use crate::client::Ticket;
-use crate::client::across::{Envelope, MOST_PAGES, page_of_tools};
+use super::{ToModern, older_answer};
+use crate::client::tasks::{MOST_PAGES, page_of_tools};
+use crate::client::{InternalCall, Ticket};
 use crate::jsonrpc::{Kind, Member, Message};
 use crate::limits::MAX_ID;
 use crate::method;
-use crate::project;
+use crate::project::{self, Envelope};
 
 /// Tools to remember. Further ones are taken for such as return objects.
 const MOST: usize = 4096;
@@ -123,7 +122,7 @@ impl<T: Ticket> ToModern<T> {
         let Some(listing) = self.tools.listing.as_mut() else { return };
         listing.pages += 1;
         let request = listing.envelope.put_on(&page_of_tools(cursor));
-        self.inner.open(InternalRequest::Tools, &request, &None, now);
+        self.inner.open(InternalCall::Tools, &request, &None, now);
     }
 
     /// A page of the tools that we asked for.

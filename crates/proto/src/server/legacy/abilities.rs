@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::revision_in;
-use super::{Asked, LegacyServerHalf, Phase};
+use super::{AskedQuestion, LegacyServerHalf, Phase};
 use crate::exchange::{Ask, ClientEvent, Exchange};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method;
@@ -43,20 +43,23 @@ impl LegacyServerHalf {
         let lane = owner.or_else(|| if self.streams.is_heard() { None } else { newest() });
         let number = self.next_ask;
         self.next_ask += 1;
-        self.asks.insert(number, Asked { ask, exchange });
-        self.streams.send(lane, request.with_id(&Id::from(number)).text().clone());
+        self.asks.insert(number, AskedQuestion { ask, exchange });
+        self.streams.send(lane, &request.with_id(&Id::from(number)));
         true
     }
 
     /// The server does not need the input any more.
     pub fn recall(&mut self, ask: Ask, message: &Message) {
-        let Some(number) = self.number_of(ask) else { return };
-        let Some(asked) = self.asks.remove(&number) else { return };
+        let number =
+            self.asks.iter().find(|(_, asked)| asked.ask == ask).map(|(&number, _)| number);
+        let Some((number, asked)) = number.and_then(|it| Some((it, self.asks.remove(&it)?))) else {
+            return;
+        };
         let message = message.with(Member::RequestId, number.to_string());
         if message.has(Member::RequestId) {
             let lane = asked.exchange.and_then(|exchange| self.calls.get(&exchange));
             let lane = lane.map(|call| call.lane);
-            self.streams.send(lane, message.text().clone());
+            self.streams.send(lane, &message);
         }
     }
 
@@ -64,22 +67,15 @@ impl LegacyServerHalf {
     pub fn handle_silence(&mut self) {
         for (_, asked) in self.asks.drain() {
             let answer = Message::refusal(None, &Refusal::NobodyToAsk);
-            self.up.push_back(ClientEvent::Supply { ask: asked.ask, answer });
+            self.to_server.push_back(ClientEvent::Supply { ask: asked.ask, answer });
         }
-    }
-
-    fn number_of(&self, ask: Ask) -> Option<u64> {
-        self.asks.iter().find(|(_, asked)| asked.ask == ask).map(|(&number, _)| number)
     }
 
     /// An answer to one of our questions; others are ignored.
     pub(super) fn handle_answer(&mut self, answer: Message) {
-        let number = match answer.id() {
-            Some(Id::Integer(number)) => u64::try_from(*number).ok(),
-            _ => None,
-        };
+        let number = answer.id().and_then(Id::number);
         if let Some(asked) = number.and_then(|number| self.asks.remove(&number)) {
-            self.up.push_back(ClientEvent::Supply { ask: asked.ask, answer });
+            self.to_server.push_back(ClientEvent::Supply { ask: asked.ask, answer });
         }
     }
 }
@@ -155,7 +151,7 @@ impl LegacyServerHalf {
     /// The client has no session. To be said before anything else.
     pub fn go_bare(&mut self) {
         self.bare = true;
-        self.streams.forget_all();
+        self.streams.resumable = false;
     }
 
     /// Whether the client has no session.

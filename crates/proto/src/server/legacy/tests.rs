@@ -13,7 +13,7 @@
 
 use super::*;
 use crate::jsonrpc::parse;
-use crate::shorthand::{lines, message, show, show_text, wire};
+use crate::tests::{lines, message, show, show_text, wire};
 
 mod calls;
 mod questions;
@@ -47,7 +47,7 @@ fn greeted(mut half: LegacyServerHalf, revision: &str) -> LegacyServerHalf {
     half.finish(Exchange(1), &message(&result));
     half.handle_incoming(Lane(1), parse(wire("notifications/initialized")).unwrap());
     while half.poll_transmit().is_some() {}
-    while half.poll_up().is_some() {}
+    while half.poll_to_server().is_some() {}
     assert_eq!(half.phase(), Phase::Ready);
     half
 }
@@ -130,7 +130,7 @@ fn drain_frames(half: &mut LegacyServerHalf, seen: &mut Vec<String>) {
 }
 
 fn drain_up(half: &mut LegacyServerHalf, seen: &mut Vec<String>) {
-    while let Some(up) = half.poll_up() {
+    while let Some(up) = half.poll_to_server() {
         seen.push(match up {
             ClientEvent::Open { exchange, request, .. } => {
                 format!("up: open {} {}", exchange.0, show(&request))

@@ -6,7 +6,9 @@
 
 use super::*;
 use crate::jsonrpc::parse;
-use crate::shorthand::{lines, message, show, show_text, wire};
+use crate::tests::{lines, message, show, show_text, wire};
+
+mod park;
 
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
 const SUB: &str = r#""io.modelcontextprotocol/subscriptionId""#;
@@ -81,11 +83,11 @@ fn repeated_arguments_are_handed_on_as_they_were_said() {
     headers.append("mcp-param-region", "eu".parse().unwrap());
     headers.append("x-other", "no".parse().unwrap());
     half.handle_message(Lane(1), message(&request), Some(&headers));
-    let Some(ClientEvent::Open { said, .. }) = half.poll_up() else { panic!("a call") };
+    let Some(ClientEvent::Open { said, .. }) = half.poll_to_server() else { panic!("a call") };
     let said = said.unwrap();
     assert_eq!(said, [("mcp-param-region".parse().unwrap(), "eu".parse().unwrap())]);
     half.handle_message(Lane(2), message(&expand(r#"2 tools/list {"_meta":{@}}"#)), None);
-    assert!(matches!(half.poll_up(), Some(ClientEvent::Open { said: None, .. })));
+    assert!(matches!(half.poll_to_server(), Some(ClientEvent::Open { said: None, .. })));
 }
 
 /// wire: MH-4, MH-5, HDR-4, MOD-1, CAN-1
@@ -339,7 +341,7 @@ fn drain(half: &mut ModernServerHalf, seen: &mut Vec<String>) {
             Frame::Begin { .. } | Frame::Message { .. } => panic!("there are no event ids"),
         });
     }
-    while let Some(up) = half.poll_up() {
+    while let Some(up) = half.poll_to_server() {
         seen.push(match up {
             ClientEvent::Open { exchange, request, .. } => {
                 format!("up: open {} {}", exchange.0, show(&request))

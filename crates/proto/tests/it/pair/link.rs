@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use switchboard_proto::exchange::{Carrier, Lane};
 use switchboard_proto::failure::Failure;
+use switchboard_proto::framing;
 use switchboard_proto::jsonrpc::{Id, Kind, Message, parse_one};
 use switchboard_proto::method;
 use switchboard_proto::patch;
 use switchboard_proto::server::{Frame, ServerHalf};
-use switchboard_proto::{line, sse};
 
 use super::world::{Fault, Queue, Thing, World};
 
@@ -34,16 +34,16 @@ impl World {
 
     pub(super) fn put_line(&mut self, queue: Queue, message: &Message) {
         let mut bytes = Vec::new();
-        line::encode(message.text(), &mut bytes);
+        framing::encode_line(message.text(), &mut bytes);
         self.put_split(queue, &bytes);
     }
 
-    fn put_event(&mut self, queue: Queue, event: &sse::Outgoing<'_>) {
+    fn put_event(&mut self, queue: Queue, event: &framing::Outgoing<'_>) {
         let mut bytes = Vec::new();
         if self.roll(4) == 0 {
-            sse::comment("ping", &mut bytes);
+            framing::encode_comment("ping", &mut bytes);
         }
-        sse::encode(event, &mut bytes);
+        framing::encode_event(event, &mut bytes);
         self.put_split(queue, &bytes);
     }
 
@@ -56,7 +56,8 @@ impl World {
             Frame::Begin { prime: Some(prime) } => {
                 let id = prime.event.to_string();
                 let retry = Some(prime.retry_ms);
-                let event = sse::Outgoing { id: Some(&id), retry, ..sse::Outgoing::default() };
+                let event =
+                    framing::Outgoing { id: Some(&id), retry, ..framing::Outgoing::default() };
                 self.put_event(queue, &event);
             }
             Frame::Message { text, .. } if self.near == Carrier::Pipe => {
@@ -64,8 +65,11 @@ impl World {
             }
             Frame::Message { event, text } => {
                 let id = event.map(|event| event.to_string());
-                let event =
-                    sse::Outgoing { id: id.as_deref(), data: &text, ..sse::Outgoing::default() };
+                let event = framing::Outgoing {
+                    id: id.as_deref(),
+                    data: &text,
+                    ..framing::Outgoing::default()
+                };
                 self.put_event(queue, &event);
             }
             Frame::End => self.put(queue, Thing::End),
@@ -73,14 +77,15 @@ impl World {
     }
 
     pub(super) fn lines_of(&mut self, queue: Queue, bytes: &[u8]) -> Vec<Message> {
-        let decoder = self.lines.entry(queue).or_insert_with(|| line::LineDecoder::new(1 << 20));
+        let decoder = self.lines.entry(queue).or_insert_with(|| framing::LineDecoder::new(1 << 20));
         decoder.push(bytes);
         let lines = std::iter::from_fn(|| decoder.next_line());
         lines.map(|line| parse_one(line.expect("short")).expect("a message")).collect()
     }
 
     fn events_of(&mut self, queue: Queue, bytes: &[u8]) -> (Vec<Message>, Option<Arc<str>>) {
-        let decoder = self.events.entry(queue).or_insert_with(|| sse::EventDecoder::new(1 << 20));
+        let decoder =
+            self.events.entry(queue).or_insert_with(|| framing::EventDecoder::new(1 << 20));
         decoder.push(bytes);
         let (mut messages, mut last) = (Vec::new(), None);
         while let Some(event) = decoder.next_event() {
@@ -162,7 +167,7 @@ impl World {
         let message = self.history[&lane].0[at].clone();
         let id = (at + 1).to_string();
         let id = (!self.modern.1).then_some(id.as_str());
-        let event = sse::Outgoing { id, data: message.text(), ..sse::Outgoing::default() };
+        let event = framing::Outgoing { id, data: message.text(), ..framing::Outgoing::default() };
         self.put_event(Queue::FarDown(lane), &event);
     }
 

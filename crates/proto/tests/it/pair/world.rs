@@ -16,14 +16,14 @@ use switchboard_proto::client::to_modern::ToModern;
 use switchboard_proto::client::{self, CallId, Sharing, Ticket, Transmit};
 use switchboard_proto::exchange::{Carrier, ClientEvent, Exchange, Lane, ServerEvent, To};
 use switchboard_proto::failure::Words;
+use switchboard_proto::framing;
 use switchboard_proto::header::Mirror;
-use switchboard_proto::jsonrpc::{Id, Message, parse};
+use switchboard_proto::jsonrpc::{Id, Member, Message, parse};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::patch;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server;
-use switchboard_proto::{line, sse};
 
 use super::client::{AFTERWARDS, Client, Sort};
 use super::link::Carried;
@@ -144,8 +144,8 @@ pub(crate) struct World {
     pub(super) server: Server,
     pub(super) back: client::ClientHalf<Seat>,
     pub(super) queues: BTreeMap<Queue, VecDeque<Thing>>,
-    pub(super) lines: BTreeMap<Queue, line::LineDecoder>,
-    pub(super) events: BTreeMap<Queue, sse::EventDecoder>,
+    pub(super) lines: BTreeMap<Queue, framing::LineDecoder>,
+    pub(super) events: BTreeMap<Queue, framing::EventDecoder>,
     /// What the server has sent on each lane, and how much of it has come.
     pub(super) history: BTreeMap<Lane, (Vec<Message>, usize)>,
     /// What each lane to the server is there for.
@@ -403,12 +403,12 @@ impl World {
         loop {
             let mut moved = false;
             for of in 0..self.ends.len() {
-                while let Some(up) = self.ends[of].front.poll_up() {
+                while let Some(up) = self.ends[of].front.poll_to_server() {
                     moved = true;
                     self.pass_up(of, up);
                 }
             }
-            while let Some(down) = self.back.poll_down() {
+            while let Some(down) = self.back.poll_to_client() {
                 moved = true;
                 self.pass_down(down);
             }
@@ -529,7 +529,7 @@ impl End {
 
 fn headers_of(message: &Message) -> HeaderMap {
     let params = message.payload().unwrap_or_default();
-    let name = method::name_member(message.method());
+    let name = method::named_by(message.method()).map(Member::key);
     let name = name.and_then(|member| patch::string(params, &[member]));
     let mut headers = HeaderMap::new();
     let version = Revision::NEWEST_MODERN.as_str();

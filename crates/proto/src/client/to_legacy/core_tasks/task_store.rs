@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::client::across::{TaskTerm, task_goes_on};
-use crate::client::to_legacy::ToLegacy;
-use crate::client::{CallId, Ticket};
-use crate::exchange::{Ask, To};
+use crate::client::CallId;
+use crate::client::tasks::{TaskTerm, task_goes_on};
+use crate::exchange::Ask;
 use crate::jsonrpc::{Message, Part};
 
 /// What the ends that are kept may take; the oldest goes first. What tasks ask may take
@@ -35,7 +34,7 @@ pub(super) struct CoreTask {
     pub(super) ended: bool,
     /// Its client has seen that.
     pub(super) told: bool,
-    pub(super) questions: BTreeMap<String, Question>,
+    pub(super) questions: BTreeMap<String, TaskQuestion>,
     next_key: u32,
     /// Our own `tasks/result`, while it is open.
     pub(super) wait: Option<CallId>,
@@ -44,7 +43,7 @@ pub(super) struct CoreTask {
 
 /// What a task asks its client.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct TaskQuestion {
     pub(super) ask: Ask,
     /// As a modern client is asked.
     shown: Value,
@@ -100,7 +99,7 @@ impl CoreTask {
         self.next_key += 1;
         let said = Part::new(params).value().unwrap_or_default();
         let shown = json!({"method": method, "params": said});
-        let question = Question { ask, shown, size: params.len() };
+        let question = TaskQuestion { ask, shown, size: params.len() };
         self.questions.insert(format!("q{}", self.next_key), question);
         self.show_questions();
         true
@@ -214,76 +213,6 @@ impl TaskStore {
             is_open && task.state["status"] != "cancelled" && task.term.holds(now, most)
         };
         self.all.values().any(holds)
-    }
-}
-
-// Questions of tasks. Over HTTP a question may arrive before the answer that says which task
-// it belongs to.
-
-/// How long a question waits for its task.
-const EARLY_WAIT: Duration = Duration::from_secs(5);
-
-/// Questions that wait.
-const MOST_EARLY: usize = 64;
-
-/// A question that came before its task.
-#[derive(Debug)]
-pub(super) struct EarlyQuestion {
-    pub(super) ask: Ask,
-    request: Message,
-    until: Instant,
-}
-
-impl<T: Ticket> ToLegacy<T> {
-    /// The call that waits for the task that a question is about.
-    pub(in crate::client::to_legacy) fn waits_for(&self, request: &Message) -> Option<u64> {
-        let id = request.related_task()?;
-        let mut calls = self.calls.iter();
-        calls.find(|(_, call)| call.task.as_deref() == Some(&*id)).map(|(&number, _)| number)
-    }
-
-    /// Keeps a question of a task that is about to be known.
-    pub(in crate::client::to_legacy) fn keep_early(
-        &mut self,
-        ask: Ask,
-        request: &Message,
-        now: Instant,
-    ) -> bool {
-        let begins = self.calls.values().any(|call| call.as_task && call.task.is_none());
-        let is_early = request.related_task().is_some() && self.waits_for(request).is_none();
-        if !(begins && is_early) || self.tasks.early.len() >= MOST_EARLY {
-            return false;
-        }
-        self.tasks.early.push(EarlyQuestion {
-            ask,
-            request: request.clone(),
-            until: now + EARLY_WAIT,
-        });
-        true
-    }
-
-    /// A task is known: what it asked before that is asked now.
-    pub(super) fn ask_early_questions(&mut self, now: Instant) {
-        for early in std::mem::take(&mut self.tasks.early) {
-            let known = self.waits_for(&early.request).is_some();
-            if known {
-                self.handle_ask(&To::Session, early.ask, &early.request, now);
-            } else if !self.keep_question(early.ask, &early.request, now) {
-                self.tasks.early.push(early);
-            }
-        }
-    }
-
-    /// What belongs to no task after all is not answered.
-    pub(in crate::client::to_legacy) fn refuse_early(&mut self, now: Instant) {
-        let late: Vec<_> = self.tasks.early.extract_if(.., |early| early.until <= now).collect();
-        for early in late {
-            self.inner.refuse_ask(early.ask, now);
-        }
-    }
-
-    pub(in crate::client::to_legacy) fn early_due(&self) -> Option<Instant> {
-        self.tasks.early.iter().map(|early| early.until).min()
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a listen leaves behind at a server, however it ends: nothing.
 
 use super::*;
+use crate::client::Transmit;
+use crate::exchange::Lane;
 
 const SUB: &str = r#""_meta":{"io.modelcontextprotocol/subscriptionId":0}"#;
 
@@ -150,11 +152,9 @@ fn a_listen_that_fails_unsubscribes_what_nobody_else_watches() {
 fn a_listen_for_more_than_one_connection_watches_is_refused_and_asks_for_nothing() {
     let many: Vec<String> = (0..1024).map(|uri| format!("{uri:04}")).collect();
     let many = |prefix: &str| many.iter().map(|uri| format!("{prefix}:{uri}")).collect::<Vec<_>>();
-    let mut half = ToLegacy::<Name>::new(
-        Carrier::Pipe,
-        Sharing::Shared,
-        &Limits { calls: 4096, ..Limits::default() },
-    );
+    let limits = Limits { calls: 4096, ..Limits::default() };
+    let half = ToLegacy::<Name>::new(Carrier::Pipe, Sharing::Shared, &limits);
+    let mut half = ClientHalf::ToLegacy(Box::new(half));
     #[expect(clippy::disallowed_methods, reason = "any start will do")]
     let now = Instant::now();
     let mut open = |name: &str, uris: &[String]| {
@@ -162,7 +162,7 @@ fn a_listen_for_more_than_one_connection_watches_is_refused_and_asks_for_nothing
         let text = format!(
             "5 subscriptions/listen {{\"notifications\":{notifications},\"_meta\":{{{ENVELOPE}}}}}"
         );
-        half.open(Name(name.to_owned()), &crate::shorthand::message(&text), &None, now);
+        half.open(Name(name.to_owned()), &crate::tests::message(&text), &None, now);
         let mut sent = 0;
         while let Some(Transmit::Send { message, .. }) = half.poll_transmit() {
             let answer = if message.method() == method::INITIALIZE { WELCOME } else { "{}" };
@@ -171,7 +171,7 @@ fn a_listen_for_more_than_one_connection_watches_is_refused_and_asks_for_nothing
                 half.handle_message(Lane::MAIN, &Message::result(id, answer.as_bytes()), now);
             }
         }
-        let finished = std::iter::from_fn(|| half.poll_down());
+        let finished = std::iter::from_fn(|| half.poll_to_client());
         let finished = finished.filter(|down| matches!(down, ServerEvent::Finish { .. })).count();
         (sent, finished)
     };

@@ -179,7 +179,7 @@ fn a_task_needs_its_session_until_its_client_has_seen_its_end() {
            0 open, not needed"#,
     );
     // Nobody asks any more.
-    let limits = Limits { total: std::time::Duration::from_secs(5), ..Limits::default() };
+    let limits = Limits { total: Duration::from_secs(5), ..Limits::default() };
     check_begun(
         &limits,
         "null",

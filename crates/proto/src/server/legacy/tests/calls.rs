@@ -78,7 +78,7 @@ fn a_confirmation_that_comes_early_counts_once() {
         ("finish 1", "9 = {\"protocolVersion\":\"2025-11-25\"}"),
     ] {
         play(&mut half, &head.split(' ').collect::<Vec<_>>(), text).unwrap();
-        seen.extend(std::iter::from_fn(|| half.poll_up()).map(|up| up.name()));
+        seen.extend(std::iter::from_fn(|| half.poll_to_server()).map(|up| up.name()));
     }
     assert_eq!(seen, ["open", "note"]);
     assert_eq!(half.phase(), Phase::Ready);

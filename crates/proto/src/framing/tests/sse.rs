@@ -207,10 +207,13 @@ fn data_on_one_line_is_not_copied_again() {
 #[test]
 fn events_are_written_field_by_field() {
     let mut out = Vec::new();
-    encode(&Outgoing { data: b"{}", ..Outgoing::default() }, &mut out);
-    encode(&Outgoing { id: Some("1-0"), retry: Some(500), ..Outgoing::default() }, &mut out);
-    encode(&Outgoing { name: Some("endpoint"), data: b"/m", ..Outgoing::default() }, &mut out);
-    comment("ping", &mut out);
+    encode_event(&Outgoing { data: b"{}", ..Outgoing::default() }, &mut out);
+    encode_event(&Outgoing { id: Some("1-0"), retry: Some(500), ..Outgoing::default() }, &mut out);
+    encode_event(
+        &Outgoing { name: Some("endpoint"), data: b"/m", ..Outgoing::default() },
+        &mut out,
+    );
+    encode_comment("ping", &mut out);
     let expected =
         "data: {}\n\nid: 1-0\nretry: 500\ndata: \n\nevent: endpoint\ndata: /m\n\n: ping\n\n";
     assert_eq!(String::from_utf8(out).unwrap(), expected);
@@ -221,8 +224,8 @@ fn events_are_written_field_by_field() {
 fn line_breaks_cannot_break_out_of_a_field() {
     let mut out = Vec::new();
     let event = Outgoing { id: Some("1\nid: 2"), data: b"a\r\nb\rc\n\nd\n", ..Outgoing::default() };
-    encode(&event, &mut out);
-    comment("a\r\ndata: 1\n\n", &mut out);
+    encode_event(&event, &mut out);
+    encode_comment("a\r\ndata: 1\n\n", &mut out);
     check(&String::from_utf8(out).unwrap(), &["message a|b|c||d| id=1 id: 2"]);
 }
 

@@ -15,14 +15,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::{ClientHalf, Ticket, Transmit};
+use crate::client::{ClientHalf, Ticket, Transmit};
 use crate::exchange::{Ask, Lane, ServerEvent, To};
 use crate::failure::{Failure, Words};
-use crate::shorthand::{lines, message, show};
+use crate::tests::{lines, message, show};
 
 /// A call by its name; the first letter is its owner.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(super) struct Name(pub(super) String);
+pub(in crate::client) struct Name(pub(in crate::client) String);
 
 impl Ticket for Name {
     fn owner(&self) -> u64 {
@@ -42,7 +42,12 @@ impl Ticket for Name {
 
 /// Plays a script; `envelope` is what `@` stands for.
 #[track_caller]
-pub(super) fn check(mut half: ClientHalf<Name>, envelope: &str, script: &str, expected: &str) {
+pub(in crate::client) fn check(
+    mut half: ClientHalf<Name>,
+    envelope: &str,
+    script: &str,
+    expected: &str,
+) {
     #[expect(clippy::disallowed_methods, reason = "any start will do, only differences count")]
     let mut now = Instant::now();
     let mut seen = Vec::new();
@@ -99,7 +104,7 @@ fn shorten(line: &str, envelope: &str) -> String {
 
 fn drain(half: &mut ClientHalf<Name>, seen: &mut Vec<String>) {
     loop {
-        if let Some(down) = half.poll_down() {
+        if let Some(down) = half.poll_to_client() {
             seen.push(told(down));
         } else if let Some(transmit) = half.poll_transmit() {
             seen.push(match transmit {

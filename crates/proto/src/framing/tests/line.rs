@@ -69,8 +69,8 @@ fn bytes_are_searched_once() {
 #[test]
 fn encoded_message_is_one_line() {
     let mut out = Vec::new();
-    encode(b"{\"a\":1}", &mut out);
-    encode(b"{\r\n\"b\":\n2}\n", &mut out);
+    encode_line(b"{\"a\":1}", &mut out);
+    encode_line(b"{\r\n\"b\":\n2}\n", &mut out);
     assert_eq!(out, b"{\"a\":1}\n{  \"b\": 2} \n");
 }
 

@@ -1,26 +1,166 @@
-//! Event streams, read and written as WHATWG HTML 9.2 has them.
-//!
-//! The decoder takes bytes cut anywhere and gives whole events. The data of an
-//! event is a slice of what was pushed unless it came on several lines, so a
-//! large message costs one search and one copy. Neither half knows what the
-//! data means, and data is not checked to be UTF-8: the JSON parser does that.
-//!
-//! We differ from a browser in one point: an event without data is delivered
-//! if it carries an id or a waiting time, for those matter to resuming.
-//! [`SseEvent::is_message`] tells it from a message.
-//!
-//! ```text
-//!   push ──▶ input ──▶ line ──▶ field ──▶ Draft ──blank line──▶ SseEvent
-//!               │                           │
-//!               └───── over the limit ──────┴──▶ EventTooLong, once;
-//!                                                skip to the blank line
-//! ```
+//! Framing: where messages begin and end in a stream of bytes. Lines are for pipes, event
+//! streams for HTTP.
 
-use std::mem;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes, BytesMut};
-use memchr::memchr2;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use memchr::{memchr, memchr2};
+
+// Newline framing: one message a line, as on stdin and stdout.
+//
+// The shell reads straight into `LineDecoder::buffer` and takes lines out as
+// slices of the same memory. A line that is too long is reported once and
+// skipped to its end, so that one bad message does not end the conversation.
+// Does not look inside the lines: whether one is JSON is for the parser.
+//
+// ```text
+//   bytes ──▶ buffer ──▶ next_line ──▶ a line, without LF or CRLF
+//                │
+//                └ over the limit ──▶ LineTooLong, once; skip to the next LF
+// ```
+
+/// Takes lines out of a stream of bytes.
+#[derive(Debug)]
+pub struct LineDecoder {
+    max: usize,
+    buffer: BytesMut,
+    /// Bytes at the front of the buffer that are known to hold no LF.
+    searched: usize,
+    skipping: bool,
+    skipped: usize,
+}
+
+/// A line was longer than allowed; it is skipped and the next one follows.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("line is longer than {limit} bytes")]
+pub struct LineTooLong {
+    /// The most a line may hold, its end not counted.
+    pub limit: usize,
+    /// How it began, so that whoever waits for it can be told.
+    pub head: Bytes,
+}
+
+impl LineDecoder {
+    /// Lines may hold up to `max` bytes.
+    pub fn new(max: usize) -> Self {
+        Self { max, buffer: BytesMut::new(), searched: 0, skipping: false, skipped: 0 }
+    }
+
+    /// Where to read the next bytes into, with room for a read. Append only,
+    /// and take the lines out before the next read: that is what bounds it.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        self.buffer.reserve(READ);
+        &mut self.buffer
+    }
+
+    /// Appends `bytes`, for those who have them elsewhere already.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole line that is not blank; `None` when more bytes are needed.
+    pub fn next_line(&mut self) -> Option<Result<Bytes, LineTooLong>> {
+        loop {
+            let Some(found) = memchr(b'\n', &self.buffer[self.searched..]) else {
+                return self.wait_for_more();
+            };
+            let line = self.buffer.split_to(self.searched + found);
+            self.buffer.advance(1);
+            self.searched = 0;
+            if std::mem::take(&mut self.skipping) {
+                self.skipped = 0;
+                continue;
+            }
+            if let Some(line) = self.accept(line) {
+                return Some(line);
+            }
+        }
+    }
+
+    /// The bytes have ended: the last line, if it lacked its LF and is not blank.
+    pub fn finish(&mut self) -> Option<Result<Bytes, LineTooLong>> {
+        let line = self.buffer.split();
+        self.searched = 0;
+        if std::mem::take(&mut self.skipping) {
+            return None;
+        }
+        self.accept(line)
+    }
+
+    /// Whether a line is so long that it may have no end.
+    pub fn is_endless(&self) -> bool {
+        self.skipped / ENDLESS > self.max
+    }
+
+    /// No LF yet. Nothing of a line that is already too long is kept.
+    fn wait_for_more(&mut self) -> Option<Result<Bytes, LineTooLong>> {
+        self.searched = self.buffer.len();
+        let is_new = !self.skipping && without_cr(&self.buffer).len() > self.max;
+        let too_long = is_new.then(|| self.too_long(&self.buffer));
+        self.skipping |= is_new;
+        if self.skipping {
+            self.skipped += self.buffer.len();
+            self.buffer.clear();
+            self.searched = 0;
+        }
+        too_long.map(Err)
+    }
+
+    fn accept(&self, mut line: BytesMut) -> Option<Result<Bytes, LineTooLong>> {
+        line.truncate(without_cr(&line).len());
+        if line.len() > self.max {
+            return Some(Err(self.too_long(&line)));
+        }
+        let blank = line.iter().all(u8::is_ascii_whitespace);
+        (!blank).then(|| Ok(line.freeze()))
+    }
+
+    fn too_long(&self, line: &[u8]) -> LineTooLong {
+        let head = &line[..self.max.min(HEAD)];
+        LineTooLong { limit: self.max, head: Bytes::copy_from_slice(head) }
+    }
+}
+
+fn without_cr(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Appends `message` as one line.
+///
+/// JSON allows raw line breaks between tokens, and only there; each becomes a
+/// space, which means the same and keeps one message on one line.
+pub fn encode_line(message: &[u8], out: &mut impl BufMut) {
+    let mut rest = message;
+    while let Some(at) = memchr2(b'\r', b'\n', rest) {
+        out.put_slice(&rest[..at]);
+        out.put_u8(b' ');
+        rest = &rest[at + 1..];
+    }
+    out.put_slice(rest);
+    out.put_u8(b'\n');
+}
+
+/// Room for one read: most messages fit, and a thousand idle pipes cost 8 MiB.
+/// A longer line doubles the buffer, so its later reads are longer too.
+const READ: usize = 8 * 1024;
+
+// Event streams, read and written as WHATWG HTML 9.2 has them.
+//
+// The decoder takes bytes cut anywhere and gives whole events. The data of an
+// event is a slice of what was pushed unless it came on several lines, so a
+// large message costs one search and one copy. Neither half knows what the
+// data means, and data is not checked to be UTF-8: the JSON parser does that.
+//
+// We differ from a browser in one point: an event without data is delivered
+// if it carries an id or a waiting time, for those matter to resuming.
+// `SseEvent::is_message` tells it from a message.
+//
+// ```text
+//   push ──▶ input ──▶ line ──▶ field ──▶ draft ──blank line──▶ SseEvent
+//               │                           │
+//               └───── over the limit ──────┴──▶ EventTooLong, once;
+//                                                skip to the blank line
+// ```
 
 /// Takes events out of a stream of bytes.
 #[derive(Debug)]
@@ -34,7 +174,7 @@ pub struct EventDecoder {
     skipped: usize,
     /// The last line ended with CR: an LF that follows belongs to it.
     after_cr: bool,
-    draft: Draft,
+    draft: EventDraft,
     last_id: Option<Arc<str>>,
     comments: u64,
 }
@@ -93,7 +233,7 @@ impl EventDecoder {
             at: At::Start,
             skipped: 0,
             after_cr: false,
-            draft: Draft::default(),
+            draft: EventDraft::default(),
             last_id: None,
             comments: 0,
         }
@@ -135,7 +275,7 @@ impl EventDecoder {
             let Some(found) = memchr2(b'\r', b'\n', &self.input[self.searched..]) else {
                 return self.wait_for_more();
             };
-            let length = mem::take(&mut self.searched) + found;
+            let length = std::mem::take(&mut self.searched) + found;
             self.after_cr = self.input[length] == b'\r';
             if let Some(outcome) = self.take_line(length) {
                 return Some(outcome);
@@ -158,7 +298,7 @@ impl EventDecoder {
     /// False while it is open whether the last CR was followed by LF.
     fn pass_rest_of_crlf(&mut self) -> bool {
         let Some(first) = self.input.first() else { return false };
-        if mem::take(&mut self.after_cr) && *first == b'\n' {
+        if std::mem::take(&mut self.after_cr) && *first == b'\n' {
             self.input.advance(1);
         }
         true
@@ -195,7 +335,7 @@ impl EventDecoder {
         }
         if length == 0 {
             self.input.advance(1);
-            return mem::take(&mut self.draft).finish(&mut self.last_id).map(Ok);
+            return std::mem::take(&mut self.draft).finish(&mut self.last_id).map(Ok);
         }
         if !self.draft.has_room_for(length, self.max) {
             let head = self.head(length);
@@ -251,7 +391,7 @@ impl EventDecoder {
     /// Gives up on the event being read. Its id counts if it came before what
     /// was too much, so that resuming does not meet the same event again.
     fn skip(&mut self, at: At, head: Bytes) -> Result<SseEvent, EventTooLong> {
-        mem::take(&mut self.draft).finish(&mut self.last_id);
+        std::mem::take(&mut self.draft).finish(&mut self.last_id);
         self.at = at;
         Err(EventTooLong { limit: self.max, head })
     }
@@ -270,11 +410,11 @@ fn split_field(line: &[u8]) -> (&[u8], usize) {
     }
 }
 
-/// How many times as long as allowed an event is that is no message any more: no
+/// How many times as long as allowed a line or event is that is no message any more: no
 /// call should wait for its end.
 const ENDLESS: usize = 4;
 
-/// How much of the data of an event that is too long is kept.
+/// How much is kept of a line, or of the data of an event, that is too long.
 const HEAD: usize = 256;
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -283,8 +423,8 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 const LONGEST_FIELD: usize = 5;
 
 #[derive(Debug, Default)]
-struct Draft {
-    lines: Lines,
+struct EventDraft {
+    lines: JoinedLines,
     name: Box<str>,
     /// `Some("")` says that the stream has no id any more.
     id: Option<Arc<str>>,
@@ -293,23 +433,23 @@ struct Draft {
 
 /// The data so far. One line is by far the most common case.
 #[derive(Debug, Default)]
-enum Lines {
+enum JoinedLines {
     #[default]
     None,
     One(Bytes),
     Many(BytesMut),
 }
 
-impl Draft {
+impl EventDraft {
     fn add_data(&mut self, line: Bytes) {
-        self.lines = match mem::take(&mut self.lines) {
-            Lines::None => Lines::One(line),
-            Lines::One(first) => {
+        self.lines = match std::mem::take(&mut self.lines) {
+            JoinedLines::None => JoinedLines::One(line),
+            JoinedLines::One(first) => {
                 let mut joined = BytesMut::with_capacity(first.len() + 1 + line.len());
                 joined.extend_from_slice(&first);
-                Lines::Many(join(joined, &line))
+                JoinedLines::Many(join(joined, &line))
             }
-            Lines::Many(joined) => Lines::Many(join(joined, &line)),
+            JoinedLines::Many(joined) => JoinedLines::Many(join(joined, &line)),
         };
     }
 
@@ -338,9 +478,9 @@ impl Draft {
     /// The data so far.
     fn data(&self) -> &[u8] {
         match &self.lines {
-            Lines::None => &[],
-            Lines::One(line) => line,
-            Lines::Many(joined) => joined,
+            JoinedLines::None => &[],
+            JoinedLines::One(line) => line,
+            JoinedLines::Many(joined) => joined,
         }
     }
 
@@ -364,10 +504,10 @@ impl Draft {
     /// The blank line has come. `last_id` is that of the stream.
     fn finish(self, last_id: &mut Option<Arc<str>>) -> Option<SseEvent> {
         let data = match self.lines {
-            Lines::None if self.id.is_none() && self.retry.is_none() => return None,
-            Lines::None => Bytes::new(),
-            Lines::One(line) => line,
-            Lines::Many(joined) => joined.freeze(),
+            JoinedLines::None if self.id.is_none() && self.retry.is_none() => return None,
+            JoinedLines::None => Bytes::new(),
+            JoinedLines::One(line) => line,
+            JoinedLines::Many(joined) => joined.freeze(),
         };
         if let Some(id) = self.id {
             *last_id = (!id.is_empty()).then_some(id);
@@ -407,7 +547,7 @@ pub struct Outgoing<'a> {
 /// The id comes first, so that a reader to whom the data is too much knows
 /// what it has missed. The data line is there even when empty, since there
 /// are clients that take an event without one for nothing.
-pub fn encode(event: &Outgoing<'_>, out: &mut Vec<u8>) {
+pub fn encode_event(event: &Outgoing<'_>, out: &mut Vec<u8>) {
     out.reserve(event.data.len() + ROOM);
     if let Some(id) = event.id {
         line("id: ", id, out);
@@ -429,7 +569,7 @@ pub fn encode(event: &Outgoing<'_>, out: &mut Vec<u8>) {
 }
 
 /// Appends a comment, which keeps an idle connection open and means nothing.
-pub fn comment(text: &str, out: &mut Vec<u8>) {
+pub fn encode_comment(text: &str, out: &mut Vec<u8>) {
     line(": ", text, out);
     out.push(b'\n');
 }

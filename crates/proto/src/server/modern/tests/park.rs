@@ -3,16 +3,8 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
-
 use super::*;
-use crate::exchange::Carrier;
-use crate::header::{Mirror, PARAM_PREFIX};
 use crate::jsonrpc::Part;
-use crate::limits::Limits;
-use crate::method::meta;
-use crate::server::Frame;
 
 /// wire: MRTR-1, MRTR-2, MRTR-3, MRTR-5, MRTR-9, GW-45
 #[test]
@@ -133,7 +125,7 @@ fn a_question_that_a_client_knows_is_not_asked_again_for_another_call() {
         assert!(client.close_rounds().is_empty(), "it was asked on the way of the first");
         client.retry("1/1", 0, "3", answers);
         assert_eq!(client.heard()["id"], 3);
-        let verbs: Vec<_> = std::iter::from_fn(|| client.half.poll_up()).collect();
+        let verbs: Vec<_> = std::iter::from_fn(|| client.half.poll_to_server()).collect();
         // The call is over: nobody need know who comes for its answer.
         let [ClientEvent::Supply { ask: Ask(2), answer }] = &verbs[..] else { panic!("{verbs:?}") };
         let roots = Part::new(answer.payload().unwrap()).get(&["roots"]).map(Part::text);
@@ -192,13 +184,16 @@ fn who_does_not_come_back_is_given_up() {
     client.close_rounds();
     client.heard();
     client.half.handle_closed(Lane(1));
-    assert!(client.half.poll_up().is_none(), "the lane was done with");
+    assert!(client.half.poll_to_server().is_none(), "the lane was done with");
     let until = client.half.poll_timeout().unwrap();
     client.half.handle_timeout(until.checked_sub(Duration::from_millis(1)).unwrap());
     assert_eq!(client.half.parked(), 1);
     client.half.handle_timeout(until);
     assert_eq!(client.half.parked(), 0);
-    assert!(matches!(client.half.poll_up(), Some(ClientEvent::Drop { exchange: Exchange(1), .. })));
+    assert!(matches!(
+        client.half.poll_to_server(),
+        Some(ClientEvent::Drop { exchange: Exchange(1), .. })
+    ));
 }
 
 /// wire: MRTR-3, GW-45
@@ -252,11 +247,12 @@ fn who_answers_a_call_gets_its_last_request_before_the_input() {
     client.close_rounds();
     client.declare("{\"sampling\":{}}");
     client.retry("1/1", 2, "2", r#""inputResponses":{"q1":{}}"#);
-    let Some(ClientEvent::Again { exchange: Exchange(1), request }) = client.half.poll_up() else {
+    let Some(ClientEvent::Again { exchange: Exchange(1), request }) = client.half.poll_to_server()
+    else {
         panic!("the retry comes first")
     };
     assert_eq!(request.declared_capabilities(), b"{\"sampling\":{}}");
-    assert!(matches!(client.half.poll_up(), Some(ClientEvent::Supply { .. })));
+    assert!(matches!(client.half.poll_to_server(), Some(ClientEvent::Supply { .. })));
 }
 
 /// wire: MRTR-4, META-3
@@ -319,7 +315,7 @@ fn a_retry_repeats_the_arguments_that_its_call_repeated() {
     let first = client.request("1", "");
     let headers = client.headers(&["eu", "42"]);
     client.half.handle_message(Lane(1), first, Some(&headers));
-    assert!(matches!(client.half.poll_up(), Some(ClientEvent::Open { said: Some(_), .. })));
+    assert!(matches!(client.half.poll_to_server(), Some(ClientEvent::Open { said: Some(_), .. })));
     assert!(client.ask(1, "roots/list", "{}"));
     client.close_rounds();
     client.heard();
@@ -329,7 +325,7 @@ fn a_retry_repeats_the_arguments_that_its_call_repeated() {
         client.half.handle_retry((Exchange(1), 1), Lane(2), &retry, Some(&headers));
         let code = client.heard()["error"]["code"].clone();
         assert_eq!(code, Refusal::HeaderMismatch { what: String::new() }.rpc_code(), "{others:?}");
-        assert!(client.half.poll_up().is_none());
+        assert!(client.half.poll_to_server().is_none());
     }
     // The same in other words, and one more that the tool may have come to want.
     let headers = client.headers(&["=?base64?ZXU=?=", " 42 ", "7"]);
@@ -495,7 +491,7 @@ impl Client {
     fn call(&mut self, lane: u64, id: &str, params: &str) {
         let request = self.request(id, params);
         self.half.handle_message(Lane(lane), request, None);
-        assert!(matches!(self.half.poll_up(), Some(ClientEvent::Open { .. })));
+        assert!(matches!(self.half.poll_to_server(), Some(ClientEvent::Open { .. })));
     }
 
     fn ask(&mut self, ask: u64, method: &str, params: &str) -> bool {
@@ -535,7 +531,7 @@ impl Client {
     }
 
     fn supplied(&mut self) -> Vec<(u64, String)> {
-        let verbs = std::iter::from_fn(|| self.half.poll_up());
+        let verbs = std::iter::from_fn(|| self.half.poll_to_server());
         let supplies = verbs.filter_map(|verb| match verb {
             ClientEvent::Supply { ask, answer } => {
                 Some((ask.0, String::from_utf8(answer.payload().unwrap().to_vec()).unwrap()))
@@ -591,7 +587,7 @@ fn what_is_kept_of_questions_has_a_bound_and_can_be_let_go_of() {
     client.half.handle_silence();
     assert_eq!((client.half.parked(), client.half.parked_bytes()), (0, 0));
     assert!(
-        matches!(client.half.poll_up(), Some(ClientEvent::Drop { .. })),
+        matches!(client.half.poll_to_server(), Some(ClientEvent::Drop { .. })),
         "the server hears of it"
     );
 }

@@ -1,0 +1,6 @@
+//! Lines and events, cut anywhere.
+
+use super::*;
+
+mod line;
+mod sse;
