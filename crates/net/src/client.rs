@@ -22,26 +22,25 @@
 //! both eras. A call is sent once: after a broken connection it fails, and the
 //! next one connects again.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
 use switchboard_proto::failure::Failure;
-use switchboard_proto::jsonrpc::{Kind, Member, Message, Part};
+use switchboard_proto::jsonrpc::{Kind, Member, Message};
 use switchboard_proto::method::meta;
 use switchboard_proto::revision::Era;
 
 use crate::connection::now;
 use crate::upstream::ServerTarget;
-use connection::Connection;
+use connection::ServerConnection;
 
 mod cache;
 mod call;
 mod client_tasks;
 mod connection;
-mod inbox;
-mod methods;
 mod negotiate;
 mod options;
 mod skill;
@@ -56,7 +55,7 @@ pub use options::{
 pub use skill::Skill;
 pub use subscription::{ListenFilter, Listening};
 
-pub(crate) use methods::{RawList, elements};
+pub(crate) use call::{RawList, elements};
 
 /// How long a verdict about a server's era is worth remembering (NEG-9).
 const REMEMBER: Duration = Duration::from_hours(1);
@@ -68,20 +67,26 @@ const REMEMBER: Duration = Duration::from_hours(1);
 /// [`resources`](Self::resources) and [`read`](Self::read), [`complete`](Self::complete),
 /// [`listen`](Self::listen), [`ping`](Self::ping); lists are read to their end.
 /// [`request`](Self::request) and [`notify`](Self::notify) are for everything else.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
-    inner: Arc<Inner>,
+    core: Arc<ClientCore>,
 }
 
-#[derive(Debug)]
-struct Inner {
-    connection: Connection,
+/// What the clones of a client share.
+struct ClientCore {
+    connection: Arc<ServerConnection>,
     era: Era,
     revision: String,
+    /// The result of `initialize` or `server/discover`.
     welcome: Value,
     /// What goes into `_meta` of every request.
     envelope: Vec<(Member, String)>,
-    options: Arc<ClientOptions>,
+}
+
+impl ClientCore {
+    fn options(&self) -> &ClientOptions {
+        &self.connection.inbox.options
+    }
 }
 
 impl Client {
@@ -91,30 +96,8 @@ impl Client {
         server: ServerTarget,
         options: ClientOptions,
     ) -> Result<Self, ConnectError> {
-        let options = Arc::new(options);
-        let negotiated = negotiate::negotiate(&server, &options).await?;
-        let mut envelope = Vec::new();
-        if negotiated.era == Era::Modern {
-            let capabilities =
-                options.callbacks.answers.capabilities(negotiated.era, &options.capabilities);
-            envelope
-                .push((Member::MetaVersion, Value::from(negotiated.revision.as_str()).to_string()));
-            envelope.push((Member::MetaClient, options.whoami().to_string()));
-            envelope.push((Member::MetaCapabilities, capabilities.to_string()));
-            let level = options.log_level.as_deref().map(|level| Value::from(level).to_string());
-            envelope.extend(level.map(|level| (Member::MetaLogLevel, level)));
-        }
-        // In the words of whom it speaks for, if there is somebody.
-        let theirs = server.through().map(|behind| behind.guise.envelope()).unwrap_or_default();
-        for (name, value) in &mut envelope {
-            if let Some((_, said)) = theirs.iter().find(|(theirs, _)| theirs == name) {
-                value.clone_from(said);
-            }
-        }
-        let negotiate::Negotiated { connection, era, revision, welcome } = negotiated;
-        Ok(Self {
-            inner: Arc::new(Inner { connection, era, revision, welcome, envelope, options }),
-        })
+        let core = negotiate::negotiate(&server, &Arc::new(options)).await?;
+        Ok(Self { core: Arc::new(core) })
     }
 
     /// Calls a method; the result as it came.
@@ -129,64 +112,68 @@ impl Client {
         params: impl Serialize,
         options: CallOptions,
     ) -> Result<Value, CallError> {
-        let params = call::to_params(&params)?;
-        let result = self.inner.call(method, params, &options).await?;
-        Part::new(&result).read().map_err(|error| CallError::Unusable { what: error.to_string() })
+        call::to_value(&self.request_raw(method, params, options).await?)
     }
 
     /// Says something that wants no answer. It is on its way when this returns.
     pub async fn notify(&self, method: &str, params: impl Serialize) -> Result<(), CallError> {
         let params = call::to_params(&params)?;
         let message = Message::notification(method, Some(&params));
-        let message = self.inner.enveloped(&message, &CallOptions::default(), None);
-        self.inner.connection.far.note(message).await;
+        let message = self.core.enveloped(&message, &CallOptions::default(), None);
+        self.core.connection.note(message).await;
         Ok(())
     }
 
     /// Ends the connection: what is open fails with `Transport closed`, the
     /// child is stopped, the session deleted.
     pub async fn close(&self) {
-        self.inner.connection.inbox.close();
-        self.inner.connection.far.close().await;
+        self.core.connection.inbox.close();
+        self.core.connection.close().await;
     }
 
     /// Whether the server was there when last heard of.
     pub fn is_connected(&self) -> bool {
-        self.inner.connection.inbox.is_connected()
+        self.core.connection.inbox.is_connected()
     }
 
     /// The era that is spoken.
     pub fn era(&self) -> Era {
-        self.inner.era
+        self.core.era
     }
 
     /// The protocol version that is spoken.
     pub fn revision(&self) -> &str {
-        &self.inner.revision
+        &self.core.revision
     }
 
     /// What the server said of itself: the result of `initialize` or
     /// `server/discover`; null if a modern server said nothing.
     pub fn welcome(&self) -> &Value {
-        &self.inner.welcome
+        &self.core.welcome
     }
 
     /// Who the server says it is; null if it does not say.
     pub fn server(&self) -> &Value {
-        match self.inner.era {
-            Era::Legacy => &self.inner.welcome["serverInfo"],
-            Era::Modern => &self.inner.welcome["_meta"][meta::SERVER],
+        match self.core.era {
+            Era::Legacy => &self.core.welcome["serverInfo"],
+            Era::Modern => &self.core.welcome["_meta"][meta::SERVER],
         }
     }
 
     /// What the server can do; null if it does not say.
     pub fn capabilities(&self) -> &Value {
-        &self.inner.welcome["capabilities"]
+        &self.core.welcome["capabilities"]
     }
 
     /// For the next connection to the same server, to spare it the question.
     pub fn remembered(&self) -> Remembered {
-        Remembered { era: self.inner.era, until: now() + REMEMBER }
+        Remembered { era: self.core.era, until: now() + REMEMBER }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("revision", &self.core.revision).finish_non_exhaustive()
     }
 }
 

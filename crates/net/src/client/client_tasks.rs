@@ -90,12 +90,10 @@ impl Client {
             Era::Legacy => self.has_core_tasks("requests"),
             Era::Modern => self.may_extend(EXTENSION),
         };
-        match self.era() {
-            Era::Legacy if may_go_on => {
-                params["task"] = ttl.map_or(json!({}), |ttl| json!({"ttl": millis(ttl)}));
-            }
-            Era::Modern if may_go_on => options.extensions.extend(declaring().extensions),
-            Era::Legacy | Era::Modern => {}
+        if may_go_on && self.era() == Era::Legacy {
+            params["task"] = ttl.map_or(json!({}), |ttl| json!({"ttl": millis(ttl)}));
+        } else if may_go_on {
+            options.extensions.extend(declaring().extensions);
         }
         let result = self.request_with(method::CALL_TOOL, params, options).await?;
         Ok(match Task::created(self, &result).filter(|_| may_go_on) {
@@ -232,7 +230,7 @@ impl Task {
 
     /// The result of a legacy task; the server answers once there is one.
     async fn fetch(&self) -> Result<Value, CallError> {
-        let timeout = Some(self.client.inner.options.total);
+        let timeout = Some(self.client.core.options().total);
         let options = CallOptions { timeout, ..CallOptions::default() };
         let params = json!({ "taskId": self.id });
         self.client.request_with("tasks/result", params, options).await
@@ -255,7 +253,7 @@ impl Task {
         if self.answered.len() + fresh.len() > QUESTIONS {
             return Err(CallError::Unusable { what: "a task asks without end".to_owned() });
         }
-        let answers = self.client.inner.gather(fresh).await?;
+        let answers = self.client.core.gather(fresh).await?;
         let keys: Vec<_> = answers.keys().cloned().collect();
         self.update(answers).await?;
         self.answered.extend(keys);

@@ -8,6 +8,7 @@
 //!              └──▶ HTTP 401, 5xx, network ─▶ an error: no evidence          (NEG-6)
 //! ```
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,21 +20,11 @@ use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::revision::{Era, Revision, era_of};
 
-use super::connection::{Connection, Far};
+use super::connection::ServerConnection;
 use super::options::ClientOptions;
-use super::{CallError, ConnectError};
+use super::{CallError, ClientCore, ConnectError};
 use crate::connection::now;
 use crate::upstream::{ServerTarget, Strategy, Target, ViaBridge, asked};
-
-/// What is known of a server once it has been met.
-#[derive(Debug)]
-pub(super) struct Negotiated {
-    pub(super) connection: Connection,
-    pub(super) era: Era,
-    pub(super) revision: String,
-    /// The result of `initialize` or `server/discover`.
-    pub(super) welcome: Value,
-}
 
 const NO_VERSIONS: &str = "its answer names no versions";
 
@@ -41,15 +32,15 @@ const NO_VERSIONS: &str = "its answer names no versions";
 pub(super) async fn negotiate(
     server: &ServerTarget,
     options: &Arc<ClientOptions>,
-) -> Result<Negotiated, ConnectError> {
-    if let Some(behind) = server.through() {
-        return negotiate_via_bridge(server, behind, options).await;
+) -> Result<ClientCore, ConnectError> {
+    if let Some(through) = server.through() {
+        return negotiate_via_bridge(server, through, options).await;
     }
     let known = options.remembered.filter(|known| known.until > now()).map(|known| known.era);
     let era = options.era.or(known.filter(|&era| era == Era::Legacy));
     match (era, server.target()) {
         (Some(Era::Legacy), _) | (None, Target::Url { strategy: Strategy::SseOnly, .. }) => {
-            greet(Connection::new(server, Era::Legacy, options), options, None).await
+            greet_anew(server, options).await
         }
         (None, Target::Url { strategy: Strategy::SseFirst, .. }) => {
             negotiate_legacy_first(server, options).await
@@ -63,32 +54,30 @@ pub(super) async fn negotiate(
 /// what the server speaks: what that one says is then not translated for us.
 async fn negotiate_via_bridge(
     server: &ServerTarget,
-    behind: &ViaBridge,
+    through: &ViaBridge,
     options: &Arc<ClientOptions>,
-) -> Result<Negotiated, ConnectError> {
-    let guise = &behind.guise;
+) -> Result<ClientCore, ConnectError> {
+    let guise = &through.guise;
     if guise.era() == Some(Era::Legacy) {
-        return greet(Connection::new(server, Era::Legacy, options), options, guise.greeting())
-            .await;
+        return greet(ServerConnection::new(server, Era::Legacy, options), guise.greeting()).await;
     }
-    let connection = Connection::new(server, Era::Modern, options);
+    let connection = ServerConnection::new(server, Era::Modern, options);
     let (question, mut envelope) = (question(options), guise.envelope());
     if guise.era().is_none() {
-        let able = options.callbacks.answers.capabilities(Era::Modern, &options.capabilities);
-        envelope.push((Member::MetaCapabilities, able.to_string()));
+        envelope.push((Member::MetaCapabilities, options.declared(Era::Modern).to_string()));
     }
     let question = asked(question, envelope);
     let params = question.payload().unwrap_or_default();
-    let answer = connection.ask_within(method::DISCOVER, params, options.timeout).await?;
-    if guise.era().is_none() && behind.bridge.common_era() == Some(Era::Legacy) {
+    let answer = connection.ask(method::DISCOVER, params, options.timeout).await?;
+    if guise.era().is_none() && through.bridge.common_era() == Some(Era::Legacy) {
         if answer.kind() == Kind::Error {
             return Err(CallError::from_answer(&answer).into());
         }
         // It has been greeted with that, and answers the same again.
-        return greet(Connection::new(server, Era::Legacy, options), options, None).await;
+        return greet_anew(server, options).await;
     }
     match probe::verdict(Carrier::Http, &probe::reply(None, &answer)) {
-        Verdict::Modern(revision) => Ok(modern(connection, revision, Some(&answer))),
+        Verdict::Modern(revision) => Ok(modern(server, connection, revision, Some(&answer))),
         _ => Err(CallError::from_answer(&answer).into()),
     }
 }
@@ -98,8 +87,8 @@ async fn negotiate_via_bridge(
 async fn negotiate_legacy_first(
     server: &ServerTarget,
     options: &Arc<ClientOptions>,
-) -> Result<Negotiated, ConnectError> {
-    let greeted = greet(Connection::new(server, Era::Legacy, options), options, None).await;
+) -> Result<ClientCore, ConnectError> {
+    let greeted = greet_anew(server, options).await;
     let is_other =
         |error: &CallError| matches!(error, CallError::Server { .. }) || error.status().is_some();
     if !matches!(&greeted, Err(ConnectError::Failed(error)) if is_other(error)) {
@@ -120,100 +109,108 @@ fn question(options: &ClientOptions) -> Message {
 async fn negotiate_with_child(
     server: &ServerTarget,
     options: &Arc<ClientOptions>,
-) -> Result<Negotiated, ConnectError> {
-    let connection = Connection::new(server, Era::Modern, options);
+) -> Result<ClientCore, ConnectError> {
+    let connection = ServerConnection::new(server, Era::Modern, options);
+    let Some(upstream) = connection.own() else { return Err(not_modern(NO_VERSIONS)) };
     let question = question(options);
     let params = question.payload().unwrap_or_default();
     // Who must be modern is not started again as a legacy one.
-    connection.far.scout(options.era != Some(Era::Modern));
-    let answer = connection.ask_within(method::DISCOVER, params, options.probe_timeout).await;
-    connection.far.scout(false);
+    upstream.scout(options.era != Some(Era::Modern));
+    let answer = connection.ask(method::DISCOVER, params, options.probe_timeout).await;
+    upstream.scout(false);
     let reply = match &answer {
         Ok(answer) => probe::reply(None, answer),
         Err(CallError::Failed(Failure::Timeout { .. })) => Reply::Silence,
         Err(_) => Reply::Broken,
     };
     match probe::verdict(Carrier::Pipe, &reply) {
-        Verdict::Modern(revision) => Ok(modern(connection, revision, answer.ok().as_ref())),
+        Verdict::Modern(revision) => Ok(modern(server, connection, revision, answer.ok().as_ref())),
         Verdict::Unusable => Err(nothing_in_common(connection, answer.ok().as_ref())),
         Verdict::Legacy | Verdict::Undecided if options.era == Some(Era::Modern) => {
-            close_later(connection);
-            Err(not_modern(answer))
+            connection.close_later();
+            Err(match answer {
+                Ok(answer) if answer.kind() == Kind::Error => {
+                    not_modern(CallError::from_answer(&answer))
+                }
+                Ok(_) => not_modern(NO_VERSIONS),
+                Err(error) => error.into(),
+            })
         }
         Verdict::Legacy | Verdict::Undecided if answer.is_ok() => {
             // It answered, so it lives. But some take the question for the
             // beginning of a modern conversation, and refuse any other.
-            connection.far.turn_legacy();
-            match greet(connection, options, None).await {
-                Err(ConnectError::Failed(_)) => {
-                    greet(Connection::new(server, Era::Legacy, options), options, None).await
-                }
+            upstream.turn_legacy();
+            match greet(connection, None).await {
+                Err(ConnectError::Failed(_)) => greet_anew(server, options).await,
                 negotiated => negotiated,
             }
         }
         Verdict::Legacy | Verdict::Undecided => {
-            close_later(connection);
-            greet(Connection::new(server, Era::Legacy, options), options, None).await
+            connection.close_later();
+            greet_anew(server, options).await
         }
     }
 }
 
-fn not_modern(answer: Result<Message, CallError>) -> ConnectError {
-    match answer {
-        Ok(answer) if answer.kind() == Kind::Error => {
-            ConnectError::NotModern { why: CallError::from_answer(&answer).to_string() }
-        }
-        Ok(_) => ConnectError::NotModern { why: NO_VERSIONS.to_owned() },
-        Err(error) => ConnectError::Failed(error),
-    }
+fn not_modern(why: impl fmt::Display) -> ConnectError {
+    ConnectError::NotModern { why: why.to_string() }
 }
 
 /// wire: NEG-5, NEG-6
 async fn negotiate_with_endpoint(
     server: &ServerTarget,
     options: &Arc<ClientOptions>,
-) -> Result<Negotiated, ConnectError> {
-    let connection = Connection::new(server, Era::Modern, options);
+) -> Result<ClientCore, ConnectError> {
+    let connection = ServerConnection::new(server, Era::Modern, options);
     let question = question(options);
-    let Far::Own(upstream) = &connection.far else {
-        return Err(ConnectError::NotModern { why: NO_VERSIONS.to_owned() });
-    };
+    let Some(upstream) = connection.own() else { return Err(not_modern(NO_VERSIONS)) };
     let Ok(probed) = tokio::time::timeout(options.timeout, upstream.probe(&question)).await else {
         return Err(CallError::timeout(options.timeout).into());
     };
     if probed.is_old && options.era.is_none() {
-        return greet(Connection::new(&server.sse_only(), Era::Legacy, options), options, None)
-            .await;
+        return greet_anew(&server.sse_only(), options).await;
     }
     match probe::verdict(Carrier::Http, &probed.reply) {
-        Verdict::Modern(revision) => Ok(modern(connection, revision, probed.answer.as_ref())),
+        Verdict::Modern(revision) => {
+            Ok(modern(server, connection, revision, probed.answer.as_ref()))
+        }
         Verdict::Unusable => Err(nothing_in_common(connection, probed.answer.as_ref())),
-        Verdict::Legacy if options.era != Some(Era::Modern) => {
-            greet(Connection::new(server, Era::Legacy, options), options, None).await
-        }
-        Verdict::Legacy => {
-            let why = probed.failure.map_or_else(|| NO_VERSIONS.to_owned(), |why| why.to_string());
-            Err(ConnectError::NotModern { why })
-        }
+        Verdict::Legacy if options.era != Some(Era::Modern) => greet_anew(server, options).await,
+        Verdict::Legacy => Err(probed.failure.map_or_else(|| not_modern(NO_VERSIONS), not_modern)),
         Verdict::Undecided => {
             Err(CallError::Failed(probed.failure.unwrap_or(Failure::CLOSED)).into())
         }
     }
 }
 
-/// The rest of the way down is not waited for.
-fn close_later(connection: Connection) {
-    tokio::spawn(async move { connection.far.close().await });
-}
-
-fn modern(connection: Connection, revision: Revision, answer: Option<&Message>) -> Negotiated {
+fn modern(
+    server: &ServerTarget,
+    connection: Arc<ServerConnection>,
+    revision: Revision,
+    answer: Option<&Message>,
+) -> ClientCore {
+    let options = &connection.inbox.options;
+    let mut envelope = vec![
+        (Member::MetaVersion, Value::from(revision.as_str()).to_string()),
+        (Member::MetaClient, options.whoami().to_string()),
+        (Member::MetaCapabilities, options.declared(Era::Modern).to_string()),
+    ];
+    let level = options.log_level.as_deref().map(|level| Value::from(level).to_string());
+    envelope.extend(level.map(|level| (Member::MetaLogLevel, level)));
+    // In the words of the client that it speaks for, if there is one.
+    let theirs = server.through().map(|through| through.guise.envelope()).unwrap_or_default();
+    for (name, value) in &mut envelope {
+        if let Some((_, said)) = theirs.iter().find(|(theirs, _)| theirs == name) {
+            value.clone_from(said);
+        }
+    }
     let answer = answer.filter(|answer| answer.kind() == Kind::Result);
     let welcome = answer.and_then(Message::payload_value).unwrap_or_default();
-    Negotiated { connection, era: Era::Modern, revision: revision.to_string(), welcome }
+    ClientCore { connection, era: Era::Modern, revision: revision.to_string(), welcome, envelope }
 }
 
-fn nothing_in_common(connection: Connection, answer: Option<&Message>) -> ConnectError {
-    close_later(connection);
+fn nothing_in_common(connection: Arc<ServerConnection>, answer: Option<&Message>) -> ConnectError {
+    connection.close_later();
     let theirs = answer.and_then(|answer| {
         let supported = answer.body().get(&["supportedVersions"]);
         supported.or_else(|| answer.inside(Member::Data, &["supported"]))
@@ -223,39 +220,50 @@ fn nothing_in_common(connection: Connection, answer: Option<&Message>) -> Connec
     ConnectError::NoCommonRevision { theirs }
 }
 
+async fn greet_anew(
+    server: &ServerTarget,
+    options: &Arc<ClientOptions>,
+) -> Result<ClientCore, ConnectError> {
+    greet(ServerConnection::new(server, Era::Legacy, options), None).await
+}
+
+/// Greets a legacy server, in these words if there are any.
+///
 /// wire: LIF-1, LIF-2
 async fn greet(
-    connection: Connection,
-    options: &Arc<ClientOptions>,
+    connection: Arc<ServerConnection>,
     words: Option<&[u8]>,
-) -> Result<Negotiated, ConnectError> {
+) -> Result<ClientCore, ConnectError> {
+    let options = Arc::clone(&connection.inbox.options);
     let params = json!({
         "protocolVersion": Revision::NEWEST_LEGACY.as_str(),
-        "capabilities": options.callbacks.answers.capabilities(Era::Legacy, &options.capabilities),
+        "capabilities": options.declared(Era::Legacy),
         "clientInfo": options.whoami(),
     });
     let params = params.to_string();
     let params = words.unwrap_or(params.as_bytes());
-    let answer = connection.ask_within(method::INITIALIZE, params, options.timeout).await;
+    let answer = connection.ask(method::INITIALIZE, params, options.timeout).await;
     let greeted = answer.map_err(ConnectError::from).and_then(|answer| welcome(&answer));
     let (revision, welcome) = match greeted {
         Ok(greeted) => greeted,
         Err(error) => {
-            close_later(connection);
+            connection.close_later();
             return Err(error);
         }
     };
-    connection.far.note(Message::notification(method::INITIALIZED, None)).detach();
-    connection.far.until_listening().await;
+    connection.note(Message::notification(method::INITIALIZED, None)).detach();
+    if let Some(upstream) = connection.own() {
+        upstream.until_listening().await;
+    }
     if let Some(level) = &options.log_level
         && welcome["capabilities"].get("logging").is_some()
     {
         let params = json!({ "level": level }).to_string();
         let time = options.timeout.min(Duration::from_secs(5));
         // A server that does not take the level can be used all the same.
-        _ = connection.ask_within(method::SET_LEVEL, params.as_bytes(), time).await;
+        _ = connection.ask(method::SET_LEVEL, params.as_bytes(), time).await;
     }
-    Ok(Negotiated { connection, era: Era::Legacy, revision, welcome })
+    Ok(ClientCore { connection, era: Era::Legacy, revision, welcome, envelope: Vec::new() })
 }
 
 /// What a legacy server settled on. Versions before the newest we know follow

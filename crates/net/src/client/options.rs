@@ -197,6 +197,11 @@ impl ClientOptions {
     pub(super) fn whoami(&self) -> Value {
         json!({"name": self.name, "version": self.version})
     }
+
+    /// What we say we can do.
+    pub(super) fn declared(&self, era: Era) -> Value {
+        self.callbacks.answers.capabilities(era, &self.capabilities)
+    }
 }
 
 impl fmt::Debug for ClientOptions {

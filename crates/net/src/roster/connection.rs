@@ -18,7 +18,9 @@ use super::definition::{ListKind, Terms};
 use super::entry::ServerEntry;
 use super::inner::Inner;
 use super::state::Change;
-use crate::client::{CallError, Client, ClientOptions, ConnectError, ListenFilter, RawList};
+use crate::client::{
+    CallError, CallOptions, Client, ClientOptions, ConnectError, ListenFilter, RawList,
+};
 use crate::connection::{lock, now};
 use crate::drive::{Either, Stop, race};
 
@@ -356,7 +358,7 @@ async fn read_one(
     if capabilities.is_object() && capabilities.get(kind.capability()).is_none() {
         return Ok(Some(List { kind, items: Vec::new(), terms: None }));
     }
-    match client.list_raw(kind.method(), kind.member().key(), LIST).await {
+    match client.list_raw(kind.method(), kind.member().key(), &CallOptions::default(), LIST).await {
         Ok(RawList { items, ttl, is_public }) => {
             let ttl = (client.era() == Era::Modern).then_some(ttl);
             let terms = Some(Terms { read_at: now(), ttl, is_public });

@@ -12,7 +12,7 @@ fn place(url: &'static str, token: &'static str) -> CacheOwner {
         HeaderMap::from_iter([(http::header::AUTHORIZATION, HeaderValue::from_static(token))]);
     let fetch = Fetch::new(FetchOptions::default()).unwrap();
     let url = http::Uri::from_static(url);
-    CacheOwner::of(&ServerTarget::url(url, Strategy::HttpOnly, headers, fetch))
+    CacheOwner::new(&ServerTarget::url(url, Strategy::HttpOnly, headers, fetch))
 }
 
 fn result(ttl: &Value, scope: &str, text: &str) -> Bytes {
@@ -82,8 +82,8 @@ fn private_results_stay_with_their_identity_and_public_ones_with_their_server() 
     assert!(keeper.has(&theirs, "") && !keeper.has(&elsewhere, ""));
     let child = crate::stdio::child::Command::parse("x").unwrap();
     let child = ServerTarget::command(child, Vec::new());
-    keeper.put(&CacheOwner::of(&child), "", &result(&json!(1000), "public", ""));
-    assert!(!keeper.has(&CacheOwner::of(&child), ""), "each child is a server of its own");
+    keeper.put(&CacheOwner::new(&child), "", &result(&json!(1000), "public", ""));
+    assert!(!keeper.has(&CacheOwner::new(&child), ""), "each child is a server of its own");
 }
 
 /// wire: CACHE-4
