@@ -55,16 +55,13 @@ impl ServerConnection {
             connected: AtomicBool::new(true),
             state: Mutex::default(),
         });
-        let route = match (server.through(), client) {
-            (Some(through), Some(client)) => {
-                CallRoute::ViaBridge(Arc::clone(&through.bridge), client)
-            }
-            _ => {
-                let limits = Arc::clone(&options.limits);
-                let upstream = Upstream::new(server.clone(), era, Sharing::Alone, None, limits);
-                upstream.attach(&(Arc::clone(&inbox) as Arc<dyn ReplySink>));
-                CallRoute::Own(upstream)
-            }
+        let route = if let (Some(through), Some(client)) = (server.through(), client) {
+            CallRoute::ViaBridge(Arc::clone(&through.bridge), client)
+        } else {
+            let limits = Arc::clone(&options.limits);
+            let upstream = Upstream::new(server.clone(), era, Sharing::Alone, None, limits);
+            upstream.attach(&(Arc::clone(&inbox) as Arc<dyn ReplySink>));
+            CallRoute::Own(upstream)
         };
         Arc::new(Self { route, inbox })
     }

@@ -107,9 +107,9 @@ pub(super) fn manifest_tool() -> Tool {
 }
 
 fn manifest_entry(tool: &Tool) -> Value {
-    let mut text = Vec::new();
-    tool.list(true, &mut text);
-    let mut entry = Part::new(&text).value().unwrap_or_default();
+    let mut text = String::new();
+    tool.listing().write(true, &mut text);
+    let mut entry = Part::new(text.as_bytes()).value().unwrap_or_default();
     entry["examples"] = json!(tool.examples);
     entry
 }

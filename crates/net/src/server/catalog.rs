@@ -1,8 +1,11 @@
 //! What a server offers: lists of tools, prompts, resources and templates.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use switchboard_proto::method::meta;
@@ -11,6 +14,7 @@ use super::context::Context;
 use super::handler::{BoxedFuture, Error, Request};
 use super::prompt::Prompt;
 use super::resource::{Resource, Template};
+use super::server_tasks::TaskSupport;
 use super::tool::Tool;
 
 /// Entries of one list. A list longer than this helps no model.
@@ -18,16 +22,46 @@ const MOST_ENTRIES: usize = 10_000;
 
 /// Something that stands in a list.
 pub(super) trait CatalogEntry {
-    /// What it is called for by.
-    fn key(&self) -> &str;
+    fn listing(&self) -> &Listing;
+}
 
+/// How something stands in a list.
+#[derive(Debug)]
+pub(super) struct Listing {
+    /// What it is called for by.
+    pub(super) key: String,
+    /// Its entry, up to the closing brace.
+    pub(super) text: String,
+    /// More members, for the one revision that lists which tools may be tasks.
+    pub(super) core_tasks: String,
     /// What keeps it from being offered, if anything.
-    fn flaw(&self) -> Option<BuildError> {
-        None
+    pub(super) flaw: Option<BuildError>,
+}
+
+impl Listing {
+    pub(super) fn new(key: String, members: Map<String, Value>) -> Self {
+        let flaw = meta_flaw(&members);
+        let mut text = Value::Object(members).to_string();
+        text.pop();
+        Self { key, text, core_tasks: String::new(), flaw }
     }
 
-    /// Writes its entry; `core_tasks` for the one revision that lists which tools may be tasks.
-    fn list(&self, core_tasks: bool, out: &mut Vec<u8>);
+    pub(super) fn write(&self, core_tasks: bool, out: &mut String) {
+        out.push_str(&self.text);
+        if core_tasks {
+            out.push_str(&self.core_tasks);
+        }
+        out.push('}');
+    }
+}
+
+/// A function of the author of a server.
+pub(super) struct Code<F: ?Sized>(pub(super) Box<F>);
+
+impl<F: ?Sized> fmt::Debug for Code<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Code")
+    }
 }
 
 /// Why something cannot be offered.
@@ -60,12 +94,22 @@ pub enum BuildError {
 
 /// All lists of a server. A change makes a new catalog; calls go on with the one they began with.
 #[derive(Clone, Default)]
-pub(super) struct Catalog {
+pub(super) struct ServerCatalog {
     pub(super) tools: CatalogList<Tool>,
     pub(super) prompts: CatalogList<Prompt>,
     pub(super) resources: CatalogList<Resource>,
     pub(super) templates: CatalogList<Template>,
-    pub(super) completion: Option<Arc<Completion>>,
+}
+
+impl ServerCatalog {
+    pub(super) fn has_resources(&self) -> bool {
+        self.resources.offered || self.templates.offered
+    }
+
+    /// Whether a call of some tool may go on as a task.
+    pub(super) fn has_tasks(&self) -> bool {
+        self.tools.iter().any(|tool| tool.support != TaskSupport::Forbidden)
+    }
 }
 
 /// Things in the order they were put there (MOD-4).
@@ -90,13 +134,13 @@ impl<T> Clone for CatalogList<T> {
 
 impl<T: CatalogEntry> CatalogList<T> {
     pub(super) fn add(&mut self, item: T) -> Result<(), BuildError> {
-        if let Some(flaw) = item.flaw() {
-            return Err(flaw);
+        if let Some(flaw) = &item.listing().flaw {
+            return Err(flaw.clone());
         }
         if self.items.len() >= MOST_ENTRIES {
             return Err(BuildError::Full { limit: MOST_ENTRIES });
         }
-        let key = item.key().to_owned();
+        let key = item.listing().key.clone();
         if self.by_key.contains_key(&key) {
             return Err(BuildError::Duplicate { key });
         }
@@ -106,13 +150,13 @@ impl<T: CatalogEntry> CatalogList<T> {
         Ok(())
     }
 
-    /// Takes a thing away; false if it was not there.
-    pub(super) fn remove(&mut self, key: &str) -> bool {
-        let Some(index) = self.by_key.remove(key) else { return false };
+    /// Takes a thing away; an error if it was not there.
+    pub(super) fn remove(&mut self, key: &str) -> Result<(), ()> {
+        let index = self.by_key.remove(key).ok_or(())?;
         self.items.remove(index);
         let moved = self.items.iter().enumerate().skip(index);
-        self.by_key.extend(moved.map(|(index, item)| (item.key().to_owned(), index)));
-        true
+        self.by_key.extend(moved.map(|(index, item)| (item.listing().key.clone(), index)));
+        Ok(())
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&Arc<T>> {
@@ -123,54 +167,42 @@ impl<T: CatalogEntry> CatalogList<T> {
         self.items.iter()
     }
 
-    /// One page of the list, as a result with `member` (PAG-1).
-    pub(super) fn page(
-        &self,
-        member: &str,
-        cursor: Option<&str>,
-        size: usize,
-        core_tasks: bool,
-    ) -> Result<Vec<u8>, Error> {
-        let start = match cursor {
+    /// One page of the list, as a result with `member` (PAG-1). A cursor names the last thing
+    /// that was listed, so that additions and removals elsewhere do not shift the pages.
+    pub(super) fn page(&self, member: &str, page: &ListPage<'_>) -> Result<Bytes, Error> {
+        let start = match page.cursor {
             None => 0,
-            Some(cursor) => self.after(cursor).ok_or_else(|| {
-                Error::invalid_params("the cursor is not, or no longer, valid; list from the start")
-            })?,
+            Some(cursor) => {
+                let key = BASE64.decode(cursor).ok().and_then(|key| String::from_utf8(key).ok());
+                let last = key.and_then(|key| self.by_key.get(&key));
+                let why = "the cursor is not, or no longer, valid; list from the start";
+                last.ok_or_else(|| Error::invalid_params(why))? + 1
+            }
         };
-        let end = self.items.len().min(start.saturating_add(size.max(1)));
-        let mut out = format!("{{\"{member}\":[").into_bytes();
+        let end = self.items.len().min(start.saturating_add(page.size));
+        let mut out = format!("{{\"{member}\":[");
         for (index, item) in self.items[start..end].iter().enumerate() {
             if index > 0 {
-                out.push(b',');
+                out.push(',');
             }
-            item.list(core_tasks, &mut out);
+            item.listing().write(page.core_tasks, &mut out);
         }
-        out.push(b']');
+        out.push(']');
         if end < self.items.len() {
-            let cursor = to_cursor(self.items[end - 1].key());
-            out.extend_from_slice(format!(",\"nextCursor\":\"{cursor}\"").as_bytes());
+            let cursor = BASE64.encode(&self.items[end - 1].listing().key);
+            out.extend([",\"nextCursor\":\"", &cursor, "\""]);
         }
-        out.push(b'}');
-        Ok(out)
-    }
-
-    /// A cursor names the last thing that was listed, so that additions and
-    /// removals elsewhere do not shift the pages.
-    fn after(&self, cursor: &str) -> Option<usize> {
-        let key = from_cursor(cursor)?;
-        self.by_key.get(&key).map(|index| index + 1)
+        out.push('}');
+        Ok(out.into())
     }
 }
 
-fn to_cursor(key: &str) -> String {
-    use base64::Engine as _;
-    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(key)
-}
-
-fn from_cursor(cursor: &str) -> Option<String> {
-    use base64::Engine as _;
-    let key = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(cursor).ok()?;
-    String::from_utf8(key).ok()
+/// Which page of a list is wanted, and in which form.
+pub(super) struct ListPage<'a> {
+    pub(super) cursor: Option<&'a str>,
+    /// Entries on it, at least one.
+    pub(super) size: usize,
+    pub(super) core_tasks: bool,
 }
 
 /// Values in one answer; the specification allows no more.
@@ -222,7 +254,7 @@ impl CompletionRequest {
 impl CompletionSubject {
     /// What is on no list of ours has no arguments either; where there is no
     /// list, a raw handler may have such things.
-    pub(super) fn check(&self, catalog: &Catalog) -> Result<(), Error> {
+    pub(super) fn check(&self, catalog: &ServerCatalog) -> Result<(), Error> {
         let (is_known, what) = match self {
             Self::Prompt(name) => {
                 let prompts = &catalog.prompts;

@@ -1,14 +1,14 @@
 //! Prompts: messages that a person picks by name.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
 
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use switchboard_proto::jsonrpc::Member;
 
-use super::catalog::{self, BuildError, CatalogEntry, describe};
+use super::catalog::{CatalogEntry, Code, Listing, describe};
 use super::context::Context;
 use super::handler::{BoxedFuture, Error, Request};
 use super::tool_result::Content;
@@ -20,12 +20,11 @@ type Fill =
     dyn Fn(PromptArguments, Context) -> BoxedFuture<Result<PromptResult, Error>> + Send + Sync;
 
 /// A prompt that is complete.
+#[derive(Debug)]
 pub struct Prompt {
-    name: String,
-    listing: String,
-    flaw: Option<BuildError>,
+    listing: Listing,
     required: Vec<String>,
-    fill: Box<Fill>,
+    fill: Code<Fill>,
 }
 
 /// A prompt that lacks its function.
@@ -49,13 +48,13 @@ impl Prompt {
         if let Some(name) = missing {
             return Err(Error::invalid_params(format!("argument {name:?} is missing")));
         }
-        (self.fill)(arguments, cx).await.map(|result| result.to_bytes())
+        (self.fill.0)(arguments, cx).await.map(|result| json!(result).to_string().into())
     }
 }
 
 /// The arguments of a call, which are strings all (ERR-3).
 fn read_arguments(call: &Request) -> Result<PromptArguments, Error> {
-    let Some(arguments) = call.request.part(Member::Arguments) else {
+    let Some(arguments) = call.message.part(Member::Arguments) else {
         return Ok(PromptArguments::new());
     };
     let arguments: Map<String, Value> = arguments
@@ -92,19 +91,15 @@ impl PromptDraft {
         if !self.arguments.is_empty() {
             self.members.insert("arguments".to_owned(), self.arguments.into());
         }
-        Prompt {
-            name,
-            flaw: catalog::meta_flaw(&self.members),
-            listing: Value::Object(self.members).to_string(),
-            required,
-            fill: Box::new(move |arguments, cx| Box::pin(function(arguments, cx))),
-        }
+        let fill: Box<Fill> = Box::new(move |arguments, cx| Box::pin(function(arguments, cx)));
+        Prompt { listing: Listing::new(name, self.members), required, fill: Code(fill) }
     }
 }
 
 /// A filled-in prompt.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct PromptResult {
+    #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
     messages: Vec<Value>,
 }
@@ -138,32 +133,10 @@ impl PromptResult {
         self.messages.push(json!({"role": role, "content": content}));
         self
     }
-
-    fn to_bytes(&self) -> Bytes {
-        let mut result = json!({"messages": self.messages});
-        if let Some(description) = &self.description {
-            result["description"] = description.as_str().into();
-        }
-        result.to_string().into()
-    }
 }
 
 impl CatalogEntry for Prompt {
-    fn key(&self) -> &str {
-        &self.name
-    }
-
-    fn flaw(&self) -> Option<BuildError> {
-        self.flaw.clone()
-    }
-
-    fn list(&self, _: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.listing.as_bytes());
-    }
-}
-
-impl fmt::Debug for Prompt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prompt").field("name", &self.name).finish_non_exhaustive()
+    fn listing(&self) -> &Listing {
+        &self.listing
     }
 }

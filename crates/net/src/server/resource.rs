@@ -1,15 +1,14 @@
 //! Resources by their URI, and templates that stand for many.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::catalog::{self, BuildError, CatalogEntry, describe};
+use super::CacheHints;
+use super::catalog::{BuildError, CatalogEntry, Code, Listing, describe};
 use super::context::Context;
-use super::dispatch::CacheHints;
 use super::handler::{BoxedFuture, Error};
 use super::tool_result::Contents;
 
@@ -20,22 +19,42 @@ type Read =
     dyn Fn(String, Variables, Context) -> BoxedFuture<Result<Vec<Contents>, Error>> + Send + Sync;
 
 /// A resource that is complete.
+#[derive(Debug)]
 pub struct Resource {
-    uri: String,
-    flaw: Option<BuildError>,
-    listing: String,
-    cache: Option<CacheHints>,
-    read: Box<Read>,
+    listing: Listing,
+    pub(super) reader: ResourceReader,
 }
 
 /// A pattern of URIs that is complete.
+#[derive(Debug)]
 pub struct Template {
-    text: String,
-    pattern: Result<Pattern, &'static str>,
-    flaw: Option<BuildError>,
-    listing: String,
+    listing: Listing,
+    pattern: Option<UriPattern>,
+    pub(super) reader: ResourceReader,
+}
+
+/// How something is read, and how long that may be kept.
+#[derive(Debug)]
+pub(super) struct ResourceReader {
+    read: Code<Read>,
     cache: Option<CacheHints>,
-    read: Box<Read>,
+}
+
+impl ResourceReader {
+    pub(super) async fn read(
+        &self,
+        uri: String,
+        variables: Variables,
+        cx: Context,
+    ) -> Result<Bytes, Error> {
+        let contents = (self.read.0)(uri, variables, cx).await?;
+        let mut result = json!({"contents": contents});
+        if let Some(cache) = self.cache {
+            result["ttlMs"] = cache.ttl_ms.into();
+            result["cacheScope"] = cache.scope().into();
+        }
+        Ok(result.to_string().into())
+    }
 }
 
 /// A resource or a template that lacks its function.
@@ -65,12 +84,6 @@ impl Resource {
         let contents = Contents::blob(uri, mime, bytes);
         Self::new(uri, name).mime(mime).fixed(contents)
     }
-
-    pub(super) async fn get(&self, cx: Context) -> Result<Bytes, Error> {
-        (self.read)(self.uri.clone(), Variables::new(), cx)
-            .await
-            .map(|contents| to_bytes(&contents, self.cache))
-    }
 }
 
 impl Template {
@@ -82,16 +95,7 @@ impl Template {
 
     /// The variables, if the template stands for this URI.
     pub(super) fn matches(&self, uri: &str) -> Option<Variables> {
-        self.pattern.as_ref().ok()?.matches(uri)
-    }
-
-    pub(super) async fn get(
-        &self,
-        uri: String,
-        variables: Variables,
-        cx: Context,
-    ) -> Result<Bytes, Error> {
-        (self.read)(uri, variables, cx).await.map(|contents| to_bytes(&contents, self.cache))
+        self.pattern.as_ref()?.matches(uri)
     }
 }
 
@@ -116,10 +120,9 @@ impl ResourceDraft {
         F: Fn(String, Context) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Vec<Contents>, Error>> + Send + 'static,
     {
-        let listing = self.listing("uri");
-        let read = Box::new(move |uri, _, cx| -> BoxedFuture<_> { Box::pin(function(uri, cx)) });
-        let (flaw, cache) = (catalog::meta_flaw(&self.members), self.cache);
-        Resource { uri: self.uri, flaw, listing, cache, read }
+        let (listing, reader) =
+            self.complete("uri", Box::new(move |uri, _, cx| Box::pin(function(uri, cx))));
+        Resource { listing, reader }
     }
 
     fn fixed(self, contents: Contents) -> Resource {
@@ -132,71 +135,33 @@ impl ResourceDraft {
         F: Fn(String, Variables, Context) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Vec<Contents>, Error>> + Send + 'static,
     {
-        let listing = self.listing("uriTemplate");
         let read = Box::new(move |uri, variables, cx| -> BoxedFuture<_> {
             Box::pin(function(uri, variables, cx))
         });
-        let pattern = Pattern::parse(&self.uri);
-        let (flaw, cache) = (catalog::meta_flaw(&self.members), self.cache);
-        Template { text: self.uri, pattern, flaw, listing, cache, read }
+        let (mut listing, reader) = self.complete("uriTemplate", read);
+        let pattern = UriPattern::parse(&listing.key);
+        if let Err(why) = pattern {
+            listing.flaw = Some(BuildError::Template { template: listing.key.clone(), why });
+        }
+        Template { listing, pattern: pattern.ok(), reader }
     }
 
-    fn listing(&self, member: &str) -> String {
-        let mut members = self.members.clone();
-        members.insert(member.to_owned(), self.uri.as_str().into());
-        Value::Object(members).to_string()
+    fn complete(mut self, member: &str, read: Box<Read>) -> (Listing, ResourceReader) {
+        self.members.insert(member.to_owned(), self.uri.as_str().into());
+        let reader = ResourceReader { read: Code(read), cache: self.cache };
+        (Listing::new(self.uri, self.members), reader)
     }
-}
-
-fn to_bytes(contents: &[Contents], cache: Option<CacheHints>) -> Bytes {
-    let mut result = json!({"contents": contents});
-    if let Some(cache) = cache {
-        result["ttlMs"] = cache.ttl_ms.into();
-        result["cacheScope"] = cache.scope().into();
-    }
-    result.to_string().into()
 }
 
 impl CatalogEntry for Resource {
-    fn key(&self) -> &str {
-        &self.uri
-    }
-
-    fn flaw(&self) -> Option<BuildError> {
-        self.flaw.clone()
-    }
-
-    fn list(&self, _: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.listing.as_bytes());
+    fn listing(&self) -> &Listing {
+        &self.listing
     }
 }
 
 impl CatalogEntry for Template {
-    fn key(&self) -> &str {
-        &self.text
-    }
-
-    fn flaw(&self) -> Option<BuildError> {
-        match self.pattern {
-            Ok(_) => self.flaw.clone(),
-            Err(why) => Some(BuildError::Template { template: self.text.clone(), why }),
-        }
-    }
-
-    fn list(&self, _: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.listing.as_bytes());
-    }
-}
-
-impl fmt::Debug for Resource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resource").field("uri", &self.uri).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Template {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Template").field("template", &self.text).finish_non_exhaustive()
+    fn listing(&self) -> &Listing {
+        &self.listing
     }
 }
 
@@ -205,7 +170,7 @@ impl fmt::Debug for Template {
 /// Of RFC 6570 there is what can be read backwards without guessing: `{name}`,
 /// which ends at the next slash, and `{+name}`, which may hold any.
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct Pattern {
+struct UriPattern {
     parts: Vec<PatternPart>,
 }
 
@@ -215,7 +180,7 @@ enum PatternPart {
     Variable { name: String, slashes: bool },
 }
 
-impl Pattern {
+impl UriPattern {
     fn parse(template: &str) -> Result<Self, &'static str> {
         let mut parts = Vec::new();
         let mut rest = template;
@@ -311,13 +276,13 @@ mod tests {
         check("a://{x}", "a://é%", "x=é%");
         check("a://{x}", "a://%+1%zz", "x=%+1%zz");
         for broken in ["a://{", "a://{}", "a://}", "a://{x}{y}", "a://{?q}"] {
-            assert!(Pattern::parse(broken).is_err(), "{broken}");
+            assert!(UriPattern::parse(broken).is_err(), "{broken}");
         }
     }
 
     #[track_caller]
     fn check(template: &str, uri: &str, expected: &str) {
-        let seen = Pattern::parse(template).unwrap().matches(uri).map_or_else(
+        let seen = UriPattern::parse(template).unwrap().matches(uri).map_or_else(
             || "-".to_owned(),
             |variables| {
                 let pairs = variables.iter().map(|(name, value)| format!("{name}={value}"));

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use http::HeaderMap;
 use jsonschema::Validator;
@@ -16,7 +15,7 @@ use switchboard_proto::header::param::{self, Annotation};
 use switchboard_proto::project;
 use switchboard_proto::refusal::Refusal;
 
-use super::catalog::{self, BuildError, CatalogEntry, describe};
+use super::catalog::{self, BuildError, CatalogEntry, Code, Listing, describe};
 use super::context::Context;
 use super::handler::{BoxedFuture, Error};
 use super::server_tasks::TaskSupport;
@@ -45,33 +44,37 @@ use super::tool_result::{IntoToolResult, Nature, ToolResult};
 ///     });
 /// assert_eq!(shout.name(), "shout");
 /// ```
+#[derive(Debug)]
 pub struct Tool {
-    name: String,
-    /// Its entry in a list, up to the closing brace.
-    listing: String,
+    listing: Listing,
     pub(super) support: TaskSupport,
     /// The tool itself says when it goes on as a task.
     pub(super) defers: bool,
     pub(super) examples: Vec<Value>,
-    ready: Result<Ready, BuildError>,
-    run: Box<Run>,
+    /// None if the tool cannot be offered.
+    checks: Option<ToolChecks>,
+    run: Code<Run>,
 }
 
 type Run = dyn Fn(Value, Context) -> BoxedFuture<Result<ToolResult, Error>> + Send + Sync;
 
-/// What is made of the schema once, to be used at every call.
-struct Ready {
-    validator: Validator,
+/// What is made of the schemas once, to be used at every call.
+#[derive(Debug)]
+struct ToolChecks {
+    input: Validator,
     annotations: Vec<Annotation>,
-    output_check: OutputCheck,
+    output: Option<Validator>,
+    /// Legacy clients know the output schema inside another.
+    is_wrapped: bool,
 }
 
 /// A tool that lacks its function; `A` is what its arguments become.
 pub struct ToolDraft<A> {
     name: String,
     members: Map<String, Value>,
-    input: Schema,
-    output: Option<Schema>,
+    /// Schemas as their author wrote them.
+    input: String,
+    output: Option<String>,
     support: TaskSupport,
     defers: bool,
     examples: Vec<Value>,
@@ -85,7 +88,7 @@ impl Tool {
         ToolDraft {
             name: name.into(),
             members: Map::new(),
-            input: Schema { text: json!({"type": "object", "properties": {}}).to_string() },
+            input: json!({"type": "object", "properties": {}}).to_string(),
             output: None,
             support: TaskSupport::default(),
             defers: false,
@@ -96,7 +99,7 @@ impl Tool {
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.listing.key
     }
 
     /// Whether the headers of a modern request repeat its arguments (HDR-11).
@@ -105,31 +108,55 @@ impl Tool {
         arguments: &Value,
         said: &HeaderParams,
     ) -> Result<(), Error> {
-        let (Ok(ready), Some(said)) = (&self.ready, said) else { return Ok(()) };
-        if ready.annotations.is_empty() {
+        let (Some(checks), Some(said)) = (&self.checks, said) else { return Ok(()) };
+        if checks.annotations.is_empty() {
             return Ok(());
         }
         let said: HeaderMap = said.iter().cloned().collect();
-        param::check(&ready.annotations, Some(arguments), &said)
+        param::check(&checks.annotations, Some(arguments), &said)
             .map_err(|mismatch| Refusal::HeaderMismatch { what: mismatch.to_string() }.into())
     }
 
     /// What is wrong with the arguments, if anything.
     pub(super) fn complaint(&self, arguments: &Value) -> Option<String> {
-        complaints(&self.ready.as_ref().ok()?.validator, arguments)
+        complaints(&self.checks.as_ref()?.input, arguments)
     }
 
     /// Whether legacy clients know its output schema inside another.
     pub(super) fn is_wrapped(&self) -> bool {
-        self.ready.as_ref().is_ok_and(|ready| ready.output_check.is_wrapped)
+        self.checks.as_ref().is_some_and(|checks| checks.is_wrapped)
     }
 
-    /// Runs it; what comes of it is as the output schema says, or an error.
-    pub(super) async fn run(&self, arguments: Value, cx: Context) -> Result<ToolResult, Error> {
-        let output_check =
-            self.ready.as_ref().map(|ready| ready.output_check.clone()).unwrap_or_default();
-        let result = (self.run)(arguments, cx.with_output_check(output_check.clone())).await?;
-        output_check.check(result)
+    /// Runs it; its result is not checked yet.
+    pub(super) fn run(
+        &self,
+        arguments: Value,
+        cx: Context,
+    ) -> BoxedFuture<Result<ToolResult, Error>> {
+        (self.run.0)(arguments, cx)
+    }
+
+    /// A result that is as the output schema says. One that is not is a fault of this server:
+    /// the log says which, and the client gets an error instead of what it
+    /// could not rely on. A failure of the tool promises nothing.
+    pub(super) fn check_output(&self, result: ToolResult) -> Result<ToolResult, Error> {
+        let output = self.checks.as_ref().and_then(|checks| checks.output.as_ref());
+        let Some(validator) = output.filter(|_| !result.is_error() && !result.is_task()) else {
+            return Ok(result);
+        };
+        let why = match &result.structured {
+            None => Some("there is no structured content".to_owned()),
+            // Without the values: a log is read by others than the client.
+            Some(value) => validator.iter_errors(value).next().map(|error| {
+                format!("structuredContent{}: {}", error.instance_path(), error.masked())
+            }),
+        };
+        let Some(why) = why else { return Ok(result) };
+        let tool = self.name();
+        tracing::error!(tool, "a result does not fit the tool's output schema: {why}");
+        Err(Error::internal(format!(
+            "tool {tool:?} made a result that does not fit its output schema"
+        )))
     }
 }
 
@@ -145,7 +172,9 @@ impl<A> ToolDraft<A> {
     /// What kind of tool it is, in `_meta`.
     #[must_use]
     pub fn nature(self, nature: Nature) -> Self {
-        nature.members().into_iter().fold(self, |draft, (key, value)| draft.meta(key, value))
+        let members = json!(nature);
+        let members = members.as_object().into_iter().flatten();
+        members.fold(self, |draft, (key, value)| draft.meta(key, value.clone()))
     }
 
     /// An example of arguments, for the manifest.
@@ -172,22 +201,22 @@ impl<A> ToolDraft<A> {
     /// The arguments are a `T`: their schema is made from the type.
     #[must_use]
     pub fn input<T: JsonSchema + DeserializeOwned>(self) -> ToolDraft<T> {
-        self.with_input(Schema::of::<T>())
+        self.with_input(schema_of::<T>())
     }
 
     /// The arguments are described by a schema of your own, of any keywords.
     #[must_use]
     pub fn input_schema(self, schema: &Value) -> ToolDraft<Value> {
-        self.with_input(Schema { text: schema.to_string() })
+        self.with_input(schema.to_string())
     }
 
     /// The same as text, which is listed byte for byte.
     #[must_use]
     pub fn input_schema_text(self, schema: &str) -> ToolDraft<Value> {
-        self.with_input(Schema { text: schema.to_owned() })
+        self.with_input(schema.to_owned())
     }
 
-    fn with_input<T>(self, input: Schema) -> ToolDraft<T> {
+    fn with_input<T>(self, input: String) -> ToolDraft<T> {
         let Self { name, members, output, support, defers, examples, .. } = self;
         let arguments = PhantomData;
         ToolDraft { name, members, input, output, support, defers, examples, arguments }
@@ -197,14 +226,14 @@ impl<A> ToolDraft<A> {
     /// internal error and a line in the log, and is not sent.
     #[must_use]
     pub fn output<T: JsonSchema>(mut self) -> Self {
-        self.output = Some(Schema::of::<T>());
+        self.output = Some(schema_of::<T>());
         self
     }
 
     /// The structured content of results is described by a schema of your own.
     #[must_use]
     pub fn output_schema(mut self, schema: &Value) -> Self {
-        self.output = Some(Schema { text: schema.to_string() });
+        self.output = Some(schema.to_string());
         self
     }
 
@@ -219,8 +248,7 @@ impl<A> ToolDraft<A> {
         W: Future<Output = R> + Send + 'static,
         R: IntoToolResult,
     {
-        let ready = self.ready();
-        let run = move |arguments, cx| -> BoxedFuture<Result<ToolResult, Error>> {
+        let run = Box::new(move |arguments, cx| -> BoxedFuture<_> {
             match serde_json::from_value::<A>(arguments) {
                 Ok(arguments) => {
                     let work = function(arguments, cx);
@@ -231,65 +259,56 @@ impl<A> ToolDraft<A> {
                     Box::pin(std::future::ready(Ok(failed)))
                 }
             }
+        });
+        let (checks, flaw) = match self.checks() {
+            Ok(checks) => (Some(checks), None),
+            Err(flaw) => (None, Some(flaw)),
         };
-        let listing = self.listing();
-        let Self { name, support, defers, examples, .. } = self;
-        Tool { name, listing, support, defers, examples, ready, run: Box::new(run) }
-    }
-
-    fn ready(&self) -> Result<Ready, BuildError> {
-        let input = |why| BuildError::Schema { tool: self.name.clone(), why };
-        let output = |why| BuildError::OutputSchema { tool: self.name.clone(), why };
-        let validator = self.input.for_arguments().map_err(input)?;
-        let annotations = param::annotations(&self.input.value().map_err(input)?);
-        let annotations = annotations.map_err(|error| input(error.to_string()))?;
-        let output_check = OutputCheck::of(&self.name, self.output.as_ref()).map_err(output)?;
-        if let Some(flaw) = catalog::meta_flaw(&self.members) {
-            return Err(flaw);
-        }
-        Ok(Ready { validator, annotations, output_check })
-    }
-
-    /// The entry in a list: schemas stand there as they were written.
-    fn listing(&self) -> String {
-        let mut text = format!("{{\"name\":{}", Value::from(self.name.as_str()));
+        // Schemas stand in the list as they were written.
+        let mut text = format!("{{\"name\":{}", json!(self.name));
         for (name, value) in &self.members {
-            text.extend([",", &Value::from(name.as_str()).to_string(), ":", &value.to_string()]);
+            text.extend([",", &json!(name).to_string(), ":", &value.to_string()]);
         }
-        text.push_str(",\"inputSchema\":");
-        text.push_str(&self.input.text);
+        text.extend([",\"inputSchema\":", &self.input]);
         if let Some(output) = &self.output {
-            text.push_str(",\"outputSchema\":");
-            text.push_str(&output.text);
+            text.extend([",\"outputSchema\":", output]);
         }
-        text
+        let core_tasks = match self.support {
+            TaskSupport::Forbidden => String::new(),
+            support => format!(",\"execution\":{{\"taskSupport\":\"{}\"}}", support.as_str()),
+        };
+        let listing = Listing { key: self.name, text, core_tasks, flaw };
+        let Self { support, defers, examples, .. } = self;
+        Tool { listing, support, defers, examples, checks, run: Code(run) }
+    }
+
+    fn checks(&self) -> Result<ToolChecks, BuildError> {
+        let parse = |text: &str| -> Result<Value, String> {
+            serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))
+        };
+        let compile =
+            |schema: &Value| jsonschema::validator_for(schema).map_err(|error| error.to_string());
+        let wrong = |why| BuildError::Schema { tool: self.name.clone(), why };
+        let schema = parse(&self.input).map_err(wrong)?;
+        if schema["type"] != "object" {
+            return Err(wrong("the schema of arguments must have \"type\": \"object\"".to_owned()));
+        }
+        let input = compile(&schema).map_err(wrong)?;
+        let annotations = param::annotations(&schema).map_err(|error| wrong(error.to_string()))?;
+        let output = self.output.as_ref().map(|text| compile(&parse(text)?)).transpose();
+        let output =
+            output.map_err(|why| BuildError::OutputSchema { tool: self.name.clone(), why })?;
+        let is_wrapped = self.output.as_ref().is_some_and(|it| project::wraps(it.as_bytes()));
+        match catalog::meta_flaw(&self.members) {
+            Some(flaw) => Err(flaw),
+            None => Ok(ToolChecks { input, annotations, output, is_wrapped }),
+        }
     }
 }
 
 impl CatalogEntry for Tool {
-    fn key(&self) -> &str {
-        &self.name
-    }
-
-    fn flaw(&self) -> Option<BuildError> {
-        self.ready.as_ref().err().cloned()
-    }
-
-    fn list(&self, core_tasks: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.listing.as_bytes());
-        if core_tasks && self.support != TaskSupport::Forbidden {
-            let support = self.support.as_str();
-            out.extend_from_slice(
-                format!(",\"execution\":{{\"taskSupport\":\"{support}\"}}").as_bytes(),
-            );
-        }
-        out.push(b'}');
-    }
-}
-
-impl fmt::Debug for Tool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tool").field("name", &self.name).finish_non_exhaustive()
+    fn listing(&self) -> &Listing {
+        &self.listing
     }
 }
 
@@ -305,81 +324,19 @@ const MOST_COMPLAINTS: usize = 8;
 /// Bytes of one complaint, which may quote the value that it is about.
 const LONGEST_COMPLAINT: usize = 512;
 
-/// A schema as its author wrote it.
-#[derive(Clone, Debug)]
-pub(super) struct Schema {
-    pub(super) text: String,
-}
-
-impl Schema {
-    /// The schema of a type, JSON Schema 2020-12, self-contained.
-    pub(super) fn of<T: JsonSchema>() -> Self {
-        let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
-        Self { text: schema.as_value().to_string() }
-    }
-
-    pub(super) fn value(&self) -> Result<Value, String> {
-        serde_json::from_str(&self.text).map_err(|error| format!("no JSON: {error}"))
-    }
-
-    /// What arguments are checked with: they are always an object.
-    pub(super) fn for_arguments(&self) -> Result<Validator, String> {
-        if self.value()?["type"] != "object" {
-            return Err("the schema of arguments must have \"type\": \"object\"".to_owned());
-        }
-        self.validator()
-    }
-
-    pub(super) fn validator(&self) -> Result<Validator, String> {
-        jsonschema::validator_for(&self.value()?).map_err(|error| error.to_string())
-    }
-}
-
-/// What a tool has promised of its results, if anything.
-#[derive(Clone, Debug, Default)]
-pub(super) struct OutputCheck {
-    kept: Option<Arc<(String, Validator)>>,
-    /// Legacy clients know the schema inside another.
-    pub(super) is_wrapped: bool,
-}
-
-impl OutputCheck {
-    pub(super) fn of(tool: &str, output: Option<&Schema>) -> Result<Self, String> {
-        let validator = output.map(Schema::validator).transpose()?;
-        let kept = validator.map(|validator| Arc::new((tool.to_owned(), validator)));
-        let is_wrapped = output.is_some_and(|schema| project::wraps(schema.text.as_bytes()));
-        Ok(Self { kept, is_wrapped })
-    }
-
-    /// A result that is as promised. One that is not is a fault of this server:
-    /// the log says which, and the client gets an error instead of what it
-    /// could not rely on. A failure of the tool promises nothing.
-    pub(super) fn check(&self, result: ToolResult) -> Result<ToolResult, Error> {
-        let Some((tool, validator)) = self.kept.as_deref() else { return Ok(result) };
-        if result.is_error() || result.is_task() {
-            return Ok(result);
-        }
-        let why = match &result.structured {
-            None => Some("there is no structured content".to_owned()),
-            // Without the values: a log is read by others than the client.
-            Some(value) => validator.iter_errors(value).next().map(|error| {
-                format!("structuredContent{}: {}", error.instance_path(), error.masked())
-            }),
-        };
-        let Some(why) = why else { return Ok(result) };
-        tracing::error!(tool, "a result does not fit the tool's output schema: {why}");
-        Err(Error::internal(format!(
-            "tool {tool:?} made a result that does not fit its output schema"
-        )))
-    }
+/// The schema of a type, JSON Schema 2020-12, self-contained.
+fn schema_of<T: JsonSchema>() -> String {
+    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
+    schema.as_value().to_string()
 }
 
 /// Which members are wrong, and why; none if all are right.
 pub(super) fn complaints(validator: &Validator, arguments: &Value) -> Option<String> {
     let mut errors = validator.iter_errors(arguments).take(MOST_COMPLAINTS).map(|error| {
-        let place = error.instance_path().to_string();
-        let place = if place.is_empty() { String::new() } else { format!("{place}: ") };
-        let mut complaint = format!("{place}{error}");
+        let mut complaint = match error.instance_path().as_str() {
+            "" => error.to_string(),
+            place => format!("{place}: {error}"),
+        };
         if complaint.len() > LONGEST_COMPLAINT {
             complaint.truncate(complaint.floor_char_boundary(LONGEST_COMPLAINT));
             complaint.push_str("...");

@@ -88,22 +88,20 @@ impl ToolResult {
         if let Some(created) = &self.created {
             return Value::clone(created);
         }
-        let mut result = Map::new();
-        let mut content = json!(self.content);
-        if let (Some(value), true) = (&self.structured, self.content.is_empty()) {
-            content = json!([Content::text(value.to_string())]);
-        }
-        result.insert("content".to_owned(), content);
+        let mut result = json!({"content": self.content});
         if let Some(value) = &self.structured {
-            result.insert("structuredContent".to_owned(), value.clone());
+            result["structuredContent"] = value.clone();
+            if self.content.is_empty() {
+                result["content"] = json!([Content::text(value.to_string())]);
+            }
         }
         if self.is_error {
-            result.insert("isError".to_owned(), true.into());
+            result["isError"] = true.into();
         }
         if !self.meta.is_empty() {
-            result.insert("_meta".to_owned(), self.meta.clone().into());
+            result["_meta"] = json!(self.meta);
         }
-        Value::Object(result)
+        result
     }
 }
 
@@ -137,23 +135,17 @@ pub trait IntoToolResult {
     fn into_tool_result(self) -> Result<ToolResult, Error>;
 }
 
+impl<T: Into<ToolResult>> IntoToolResult for T {
+    fn into_tool_result(self) -> Result<ToolResult, Error> {
+        Ok(self.into())
+    }
+}
+
 impl<T: Into<ToolResult>> IntoToolResult for Result<T, Error> {
     fn into_tool_result(self) -> Result<ToolResult, Error> {
         self.map(Into::into)
     }
 }
-
-macro_rules! answers {
-    ($($kind:ty),*) => {$(
-        impl IntoToolResult for $kind {
-            fn into_tool_result(self) -> Result<ToolResult, Error> {
-                Ok(self.into())
-            }
-        }
-    )*};
-}
-
-answers!(ToolResult, &str, String, Content, Vec<Content>, ToolOutcome);
 
 /// A tool's result with `structuredContent.success`.
 ///
@@ -201,7 +193,8 @@ impl From<ToolOutcome> for ToolResult {
 }
 
 /// What kind of tool it is: listed in `_meta`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Nature {
     /// Which layer of the product it belongs to: `core`, `advanced`, ...
     pub layer: &'static str,
@@ -224,16 +217,6 @@ impl Nature {
         idempotent: true,
         supports_dry_run: false,
     };
-
-    pub(super) fn members(self) -> [(&'static str, Value); 5] {
-        [
-            ("layer", self.layer.into()),
-            ("category", self.category.into()),
-            ("safety", self.safety.into()),
-            ("idempotent", self.idempotent.into()),
-            ("supportsDryRun", self.supports_dry_run.into()),
-        ]
-    }
 }
 
 /// One block of a tool's result or of a prompt.
