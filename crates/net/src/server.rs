@@ -67,12 +67,13 @@
 //!   everything else        the raw handler, if there is one; else there is no such method
 //! ```
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::{Ask, Exchange, HeaderParams};
 use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
 use switchboard_proto::refusal::Refusal;
@@ -86,7 +87,7 @@ use crate::connection::{ClientConnection, lock};
 use crate::seal::Sealer;
 use catalog::{Completion, ListPage, ServerCatalog};
 use context::CallChannel;
-use handler::{CatchPanic, DynMethods};
+use handler::{DynMethods, catch_panic};
 use session::{Caller, Session};
 
 mod builder;
@@ -94,25 +95,27 @@ mod builtin_tools;
 mod catalog;
 mod context;
 mod handler;
-mod prompt;
-mod resource;
 mod server_tasks;
 mod session;
 mod tool;
-mod tool_result;
 
 pub use builder::Builder;
-pub use catalog::{BuildError, CompletionRequest, CompletionSubject};
+pub use catalog::{
+    BuildError, CompletionRequest, CompletionSubject, Prompt, PromptArguments, PromptDraft,
+    PromptResult, Resource, ResourceDraft, Template, Variables,
+};
 pub use context::{Context, Elicited, VisitPage};
 pub use handler::{Error, Handler, Notice, Request};
 pub use project::CacheHints;
-pub use prompt::{Prompt, PromptArguments, PromptDraft, PromptResult};
-pub use resource::{Resource, ResourceDraft, Template, Variables};
 pub use server_tasks::TaskSupport;
 pub use session::Level;
 pub(crate) use session::covers;
-pub use tool::{Tool, ToolDraft};
-pub use tool_result::{Content, Contents, IntoToolResult, Nature, ToolOutcome, ToolResult};
+pub use tool::{
+    Content, Contents, IntoToolResult, Nature, Tool, ToolDraft, ToolOutcome, ToolResult,
+};
+
+/// Entries on one page of a list, unless the server says otherwise.
+const PAGE: usize = 1000;
 
 /// The capability to tell of changed resources.
 const SUBSCRIBE: &str = "/resources/subscribe";
@@ -131,7 +134,7 @@ pub struct Server {
     notices: Arc<Semaphore>,
     page: usize,
     cache: CacheHints,
-    sessions: session::SessionTable,
+    sessions: RwLock<HashMap<u64, Arc<Session>>>,
     questions: context::OpenQuestions,
     listens: Mutex<session::OpenListens>,
     tasks: server_tasks::TaskStore,
@@ -142,7 +145,31 @@ pub struct Server {
 impl Server {
     /// Begins a server that calls itself this.
     pub fn builder(name: &str, version: &str) -> Builder {
-        Builder::new(name, version)
+        let server = Self {
+            identity: session::ServerIdentity {
+                info: Map::new(),
+                text: Bytes::new(),
+                instructions: None,
+                logging: true,
+                capabilities: Map::new(),
+                extensions: Map::new(),
+                speaks: Revision::ALL.to_vec(),
+            },
+            catalog: RwLock::default(),
+            completion: None,
+            handler: None,
+            on_notification: None,
+            notices: Arc::new(Semaphore::new(handler::MOST_NOTICES)),
+            page: PAGE,
+            cache: CacheHints::default(),
+            sessions: RwLock::default(),
+            questions: context::OpenQuestions::default(),
+            listens: Mutex::default(),
+            tasks: server_tasks::TaskStore::default(),
+            trace: None,
+            this: Weak::new(),
+        };
+        Builder { server, flaw: None }.info("name", name).info("version", version)
     }
 
     /// Adds a tool; clients are told that the list has changed.
@@ -181,7 +208,7 @@ impl Server {
         list: &'static str,
         change: impl FnOnce(&mut ServerCatalog) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        let mut catalog = write(&self.catalog);
         change(Arc::make_mut(&mut catalog))?;
         drop(catalog);
         self.list_changed(list);
@@ -189,7 +216,7 @@ impl Server {
     }
 
     fn catalog(&self) -> Arc<ServerCatalog> {
-        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&read(&self.catalog))
     }
 
     /// Who made a call; why not, if it cannot be served at all.
@@ -219,10 +246,7 @@ impl Server {
                 Ok(Caller::Session(nobody))
             }
             method::DISCOVER | method::LISTEN => Err(unknown()),
-            _ => {
-                let session = self.sessions.get(client.number());
-                session.map(Caller::Session).ok_or(Refusal::NotInitialized)
-            }
+            _ => self.session(client).map(Caller::Session).ok_or(Refusal::NotInitialized),
         }
     }
 
@@ -245,7 +269,7 @@ impl Server {
                 call.text("uri").and_then(|uri| session.watch(&uri)).map(|()| empty)
             }
             (method::UNSUBSCRIBE, Caller::Session(session)) if session.is_offered(SUBSCRIBE) => {
-                call.text("uri").map(|uri| session.unwatch(&uri)).map(|()| empty)
+                call.text("uri").map(|uri| _ = lock(&session.watched).remove(&*uri)).map(|()| empty)
             }
             _ => return self.list(caller, call),
         })
@@ -436,8 +460,8 @@ impl Backend for Server {
         // Runs in the task that the call came by.
         PendingWork::one(async move {
             let state = Arc::clone(&cx.state);
-            let answer = CatchPanic(Box::pin(server.answer(&call, &said, cx)));
-            if let Some(mut result) = state.run(answer).await {
+            let answer = state.run(catch_panic(server.answer(&call, &said, cx)));
+            if let Some(mut result) = answer.await {
                 let asked = state.asked.load(Ordering::Relaxed) || call.brings_answers();
                 if asked && method::is_cacheable(call.method()) {
                     result = result.map(without_caching);
@@ -462,7 +486,7 @@ impl Backend for Server {
 
     fn forget(&self, client: &Arc<ClientConnection>) {
         lock(&self.listens).retain(|&(of, _), _| of != client.number());
-        self.sessions.forget(client.number());
+        write(&self.sessions).remove(&client.number());
         self.tasks.forget(client.number());
     }
 }
@@ -477,6 +501,18 @@ impl fmt::Debug for Server {
 fn without_caching(result: Bytes) -> Bytes {
     let result = Part::new(&result).with("ttlMs", b"0").unwrap_or(result);
     Part::new(&result).with("cacheScope", b"\"private\"").unwrap_or(result)
+}
+
+fn notification(method: &str, params: &Value) -> Message {
+    Message::notification(method, Some(params.to_string().as_bytes()))
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An id that cannot be guessed.

@@ -171,7 +171,7 @@ impl Client {
         options: &CallOptions,
         most: usize,
     ) -> Result<RawList, CallError> {
-        let unusable = |why| CallError::Unusable { what: format!("{method} {why}") };
+        let unusable = |why| CallError::unusable(format!("{method} {why}"));
         let mut list = RawList::default();
         let mut size = 0;
         let mut cursor: Option<String> = None;
@@ -239,7 +239,7 @@ fn pace(round: usize) -> Duration {
 
 /// A result as a value.
 pub(super) fn to_value(result: &[u8]) -> Result<Value, CallError> {
-    Part::new(result).read().map_err(|error| CallError::Unusable { what: error.to_string() })
+    Part::new(result).read().map_err(|error| CallError::unusable(error.to_string()))
 }
 
 /// Parameters as text: an object, or nothing.
@@ -326,8 +326,7 @@ impl ClientCore {
                     return Ok((result(), round));
                 }
                 Some(kind) => {
-                    let what = format!("resultType {kind:?} for {method}");
-                    return Err(CallError::Unusable { what });
+                    return Err(CallError::unusable(format!("resultType {kind:?} for {method}")));
                 }
             }
         }
@@ -388,9 +387,9 @@ impl ClientCore {
         let mut request = original.clone();
         match (requests, state) {
             (Some(requests), _) => {
-                let requests = requests.read().map_err(|_| CallError::Unusable {
-                    what: "inputRequests is no object".to_owned(),
-                })?;
+                let requests = requests.read();
+                let requests =
+                    requests.map_err(|_| CallError::unusable("inputRequests is no object"))?;
                 let answers = Value::from(self.gather(requests).await?).to_string();
                 request = request.with(Member::InputResponses, answers);
             }
@@ -398,8 +397,7 @@ impl ClientCore {
                 tokio::time::sleep(pace(round)).await;
             }
             (None, None) => {
-                let what = "input_required without questions or state".to_owned();
-                return Err(CallError::Unusable { what });
+                return Err(CallError::unusable("input_required without questions or state"));
             }
         }
         if let Some(state) = state {
@@ -415,31 +413,27 @@ impl ClientCore {
         requests: Map<String, Value>,
     ) -> Result<Map<String, Value>, CallError> {
         if requests.len() > self.options().limits.asks {
-            return Err(CallError::Unusable { what: "too many inputRequests".to_owned() });
+            return Err(CallError::unusable("too many inputRequests"));
         }
+        let unanswered = |method: &str, why: &str| CallError::Unanswered {
+            method: method.to_owned(),
+            why: why.to_owned(),
+        };
         let mut answering = JoinSet::new();
         for (key, mut request) in requests {
             let method = request["method"].as_str().unwrap_or_default().to_owned();
             let params = take_member(&mut request, "params");
             let Some(answer) = self.options().callbacks.answers.find(&method, &params) else {
-                let why = "nobody here answers that".to_owned();
-                return Err(CallError::Unanswered { method, why });
+                return Err(unanswered(&method, "nobody here answers that"));
             };
             let answer = answer(params);
             answering.spawn(async move { (key, method, answer.await) });
         }
         let mut answers = Map::new();
         while let Some(done) = answering.join_next().await {
-            let Ok((key, method, answer)) = done else {
-                let why = "answering failed".to_owned();
-                return Err(CallError::Unanswered { method: "input".to_owned(), why });
-            };
-            match answer {
-                Ok(answer) => _ = answers.insert(key, answer),
-                Err(why) => {
-                    return Err(CallError::Unanswered { method, why: why.to_string() });
-                }
-            }
+            let (key, method, answer) =
+                done.map_err(|_| unanswered("input", "answering failed"))?;
+            answers.insert(key, answer.map_err(|why| unanswered(&method, &why.0))?);
         }
         Ok(answers)
     }

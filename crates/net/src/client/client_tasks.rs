@@ -91,7 +91,10 @@ impl Client {
             Era::Modern => self.may_extend(EXTENSION),
         };
         if may_go_on && self.era() == Era::Legacy {
-            params["task"] = ttl.map_or(json!({}), |ttl| json!({"ttl": millis(ttl)}));
+            params["task"] = ttl.map_or(json!({}), |ttl| {
+                let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+                json!({ "ttl": millis })
+            });
         } else if may_go_on {
             options.extensions.extend(declaring().extensions);
         }
@@ -125,7 +128,7 @@ impl Client {
     /// All tasks that a legacy server remembers for us. A modern one has no such list.
     pub async fn tasks(&self) -> Result<Vec<Value>, CallError> {
         if self.era() == Era::Modern || !self.has_core_tasks("list") {
-            return Err(CallError::Unsupported { what: "a list of tasks".to_owned() });
+            return Err(CallError::unsupported("a list of tasks"));
         }
         self.all("tasks/list", "tasks").await
     }
@@ -193,7 +196,12 @@ impl Task {
             match self.status() {
                 "cancelled" => return Err(CallError::Cancelled),
                 // Its questions come while it is waited for.
-                "completed" | "failed" | "input_required" if legacy => return self.fetch().await,
+                "completed" | "failed" | "input_required" if legacy => {
+                    let timeout = Some(self.client.core.options().total);
+                    let options = CallOptions { timeout, ..CallOptions::default() };
+                    let params = json!({ "taskId": self.id });
+                    return self.client.request_with("tasks/result", params, options).await;
+                }
                 "completed" => return self.member("result"),
                 "failed" => return Err(CallError::from_error(&self.member("error")?)),
                 "input_required" if self.is_whole => self.answer().await?,
@@ -210,7 +218,7 @@ impl Task {
     /// wire: TASK-5
     pub async fn update(&self, answers: Map<String, Value>) -> Result<(), CallError> {
         if self.client.era() == Era::Legacy {
-            return Err(CallError::Unsupported { what: "updates of tasks".to_owned() });
+            return Err(CallError::unsupported("updates of tasks"));
         }
         let params = json!({"taskId": self.id, "inputResponses": answers});
         self.ask("tasks/update", params).await.map(drop)
@@ -219,7 +227,7 @@ impl Task {
     /// Asks the server to stop it. It may end otherwise all the same.
     pub async fn cancel(&self) -> Result<(), CallError> {
         if self.client.era() == Era::Legacy && !self.client.has_core_tasks("cancel") {
-            return Err(CallError::Unsupported { what: "cancelling of tasks".to_owned() });
+            return Err(CallError::unsupported("cancelling of tasks"));
         }
         self.ask("tasks/cancel", json!({ "taskId": self.id })).await.map(drop)
     }
@@ -228,18 +236,9 @@ impl Task {
         self.client.request_with(method, params, declaring()).await
     }
 
-    /// The result of a legacy task; the server answers once there is one.
-    async fn fetch(&self) -> Result<Value, CallError> {
-        let timeout = Some(self.client.core.options().total);
-        let options = CallOptions { timeout, ..CallOptions::default() };
-        let params = json!({ "taskId": self.id });
-        self.client.request_with("tasks/result", params, options).await
-    }
-
     fn member(&self, name: &str) -> Result<Value, CallError> {
         let what = || format!("a task that is {} has no {name}", self.status());
-        let member = self.state.get(name).cloned();
-        member.ok_or_else(|| CallError::Unusable { what: what() })
+        self.state.get(name).cloned().ok_or_else(|| CallError::unusable(what()))
     }
 
     /// Answers the questions that were not answered yet.
@@ -251,7 +250,7 @@ impl Task {
             return Ok(());
         }
         if self.answered.len() + fresh.len() > QUESTIONS {
-            return Err(CallError::Unusable { what: "a task asks without end".to_owned() });
+            return Err(CallError::unusable("a task asks without end"));
         }
         let answers = self.client.core.gather(fresh).await?;
         let keys: Vec<_> = answers.keys().cloned().collect();
@@ -278,8 +277,4 @@ pub(super) fn tool_params(name: &str, args: impl Serialize) -> Result<Value, Cal
 fn declaring() -> CallOptions {
     let extensions = Map::from_iter([(EXTENSION.to_owned(), json!({}))]);
     CallOptions { extensions, ..CallOptions::default() }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

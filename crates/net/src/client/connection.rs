@@ -20,7 +20,7 @@ use tokio::sync::{Notify, mpsc};
 use super::CallError;
 use super::cache::CacheOwner;
 use super::call::take_member;
-use super::options::{AnswerCallback, Callback, ClientOptions, Notification, Progress};
+use super::options::{Callback, ClientOptions, Notification, Progress};
 use crate::backend::{Backend as _, PendingWork};
 use crate::bridge::Bridge;
 use crate::call::{Asker, Call, ReplySink};
@@ -247,13 +247,11 @@ impl Inbox {
     /// One less; true if it was the last.
     pub(super) fn unwatch(&self, uri: &str) -> bool {
         let mut state = lock(&self.state);
-        let Some(count) = state.watched.get_mut(uri) else { return true };
-        *count = count.saturating_sub(1);
-        let last = *count == 0;
-        if last {
-            state.watched.remove(uri);
+        let left = state.watched.remove(uri).map_or(0, |count| count - 1);
+        if left > 0 {
+            state.watched.insert(uri.to_owned(), left);
         }
-        last
+        left == 0
     }
 
     /// Whoever is to hear what belongs to no call.
@@ -292,36 +290,6 @@ impl Inbox {
 
     fn pending(&self, exchange: Option<Exchange>) -> Option<Arc<PendingCall>> {
         lock(&self.state).pending.get(&exchange?).cloned()
-    }
-
-    /// Has somebody answer a question.
-    fn answer(
-        self: Arc<Self>,
-        exchange: Option<Exchange>,
-        (asker, ask): (Weak<dyn Asker>, Ask),
-        answer: &AnswerCallback,
-        params: Value,
-    ) {
-        let answering = answer(params);
-        let asking = self.pending(exchange).map(Asking::new);
-        let inbox = Arc::downgrade(&self);
-        // Held until the task is in the table: it takes itself out.
-        let mut state = lock(&self.state);
-        let task = OwnedTask::spawn(async move {
-            let message = match answering.await {
-                Ok(result) => Message::result(&Id::from(0), result.to_string().as_bytes()),
-                // The code that the specification's example has (UTL-7).
-                Err(declined) => {
-                    Message::error(None, &json!({"code": -1, "message": declined.to_string()}))
-                }
-            };
-            drop(asking);
-            if let Some(inbox) = inbox.upgrade() {
-                supply(&asker, ask, &message);
-                lock(&inbox.state).asked.remove(&ask);
-            }
-        });
-        state.asked.insert(ask, task);
     }
 }
 
@@ -384,14 +352,33 @@ impl ReplySink for Inbox {
     ) -> bool {
         let params = request.payload_value().unwrap_or_default();
         let answers = &self.options.callbacks.answers;
-        match answers.find(request.method(), &params) {
-            Some(answer) => self.answer(exchange, (asker, ask), &answer, params),
-            None if answers.knows(request.method()) => {
+        let Some(answer) = answers.find(request.method(), &params) else {
+            if answers.knows(request.method()) {
                 let what = "this mode of elicitation was not declared".to_owned();
                 supply(&asker, ask, &Message::refusal(None, &Refusal::BadEnvelope { what }));
             }
-            None => return false,
-        }
+            return answers.knows(request.method());
+        };
+        let answering = answer(params);
+        let asking = self.pending(exchange).map(Asking::new);
+        let inbox = Arc::downgrade(&self);
+        // Held until the task is in the table: it takes itself out.
+        let mut state = lock(&self.state);
+        let task = OwnedTask::spawn(async move {
+            let message = match answering.await {
+                Ok(result) => Message::result(&Id::from(0), result.to_string().as_bytes()),
+                // The code that the specification's example has (UTL-7).
+                Err(declined) => {
+                    Message::error(None, &json!({"code": -1, "message": declined.to_string()}))
+                }
+            };
+            drop(asking);
+            if let Some(inbox) = inbox.upgrade() {
+                supply(&asker, ask, &message);
+                lock(&inbox.state).asked.remove(&ask);
+            }
+        });
+        state.asked.insert(ask, task);
         true
     }
 

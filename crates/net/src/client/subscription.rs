@@ -122,9 +122,7 @@ impl Client {
                 // What was not agreed on is not asked for (LIF-3).
                 if !filter.uris.is_empty() && self.capabilities()["resources"]["subscribe"] != true
                 {
-                    return Err(CallError::Unsupported {
-                        what: "watching of resources".to_owned(),
-                    });
+                    return Err(CallError::unsupported("watching of resources"));
                 }
                 let connection = Arc::clone(&self.core.connection);
                 connection.inbox.listen(sender);

@@ -1,27 +1,18 @@
 //! The builder of a [`Server`].
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use switchboard_proto::method::meta;
 use switchboard_proto::revision::Revision;
-use tokio::sync::Semaphore;
 
 use super::builtin_tools::{self, Traces};
-use super::catalog::{BuildError, CompletionRequest};
-use super::context::{Context, OpenQuestions};
-use super::handler::{Error, Handler, MOST_NOTICES, Notice};
-use super::prompt::Prompt;
-use super::resource::{Resource, Template};
-use super::server_tasks::TaskStore;
-use super::session::{ServerIdentity, SessionTable};
+use super::catalog::{BuildError, CompletionRequest, Prompt, Resource, Template};
+use super::context::Context;
+use super::handler::{Error, Handler, Notice};
 use super::tool::Tool;
 use super::{CacheHints, Server};
-
-/// Entries on one page of a list, unless the server says otherwise.
-const PAGE: usize = 1000;
 
 /// A server on its way.
 ///
@@ -29,40 +20,12 @@ const PAGE: usize = 1000;
 /// [`build`](Self::build), so that the parts can be put together in one go.
 /// Capabilities follow from what there is.
 pub struct Builder {
-    server: Server,
+    pub(super) server: Server,
     /// The first thing that was wrong; told at the end.
-    flaw: Option<BuildError>,
+    pub(super) flaw: Option<BuildError>,
 }
 
 impl Builder {
-    pub(super) fn new(name: &str, version: &str) -> Self {
-        let server = Server {
-            identity: ServerIdentity {
-                info: Map::new(),
-                text: Bytes::new(),
-                instructions: None,
-                logging: true,
-                capabilities: Map::new(),
-                extensions: Map::new(),
-                speaks: Revision::ALL.to_vec(),
-            },
-            catalog: RwLock::default(),
-            completion: None,
-            handler: None,
-            on_notification: None,
-            notices: Arc::new(Semaphore::new(MOST_NOTICES)),
-            page: PAGE,
-            cache: CacheHints::default(),
-            sessions: SessionTable::default(),
-            questions: OpenQuestions::default(),
-            listens: Mutex::default(),
-            tasks: TaskStore::default(),
-            trace: None,
-            this: Weak::new(),
-        };
-        Self { server, flaw: None }.info("name", name).info("version", version)
-    }
-
     /// A name for people.
     #[must_use]
     pub fn title(self, title: &str) -> Self {

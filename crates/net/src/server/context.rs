@@ -21,11 +21,11 @@ use switchboard_proto::refusal::code;
 use switchboard_proto::revision::{Era, Revision};
 use tokio::sync::oneshot;
 
-use super::Server;
 use super::handler::Error;
 use super::server_tasks::{self, ServerTask};
 use super::session::{Caller, Level};
 use super::tool::{Tool, complaints};
+use super::{Server, notification};
 use crate::backend::PendingWork;
 use crate::call::{Call, CallHolder};
 use crate::connection::{ClientConnection, lock};
@@ -74,21 +74,6 @@ pub(super) struct CallState {
 }
 
 impl CallState {
-    fn new(server: Arc<Server>, caller: Caller, channel: CallChannel) -> Self {
-        Self {
-            server,
-            caller,
-            retry: Mutex::default(),
-            channel,
-            token: None,
-            task_ttl: None,
-            reported: Mutex::new(f64::NEG_INFINITY),
-            asked: AtomicBool::new(false),
-            unwanted: Stop::new(),
-            over: Stop::new(),
-        }
-    }
-
     /// Who calls, as it says of itself at present.
     fn speaker(&self) -> Caller {
         match &*lock(&self.retry) {
@@ -185,23 +170,38 @@ impl Context {
             method::CALL_TOOL => server_tasks::ttl(&caller, request),
             _ => None,
         };
+        Self::with(server, caller, channel, progress_token(request), task_ttl)
+    }
+
+    fn with(
+        server: Arc<Server>,
+        caller: Caller,
+        channel: CallChannel,
+        token: Option<Bytes>,
+        task_ttl: Option<Duration>,
+    ) -> Self {
         let state = CallState {
-            token: progress_token(request),
+            server,
+            caller,
+            retry: Mutex::default(),
+            channel,
+            token,
             task_ttl,
-            ..CallState::new(server, caller, channel)
+            reported: Mutex::new(f64::NEG_INFINITY),
+            asked: AtomicBool::new(false),
+            unwanted: Stop::new(),
+            over: Stop::new(),
         };
         Self { state: Arc::new(state), tool: None }
     }
 
     /// The same call, going on as a task.
     pub(super) fn as_task(&self, task: Arc<ServerTask>) -> Self {
-        let (server, caller) = (Arc::clone(&self.state.server), self.state.speaker());
-        let state = CallState {
-            token: self.state.token(),
-            reported: Mutex::new(*lock(&self.state.reported)),
-            ..CallState::new(server, caller, CallChannel::Task(task))
-        };
-        Self { state: Arc::new(state), tool: self.tool.clone() }
+        let (server, channel) = (Arc::clone(&self.state.server), CallChannel::Task(task));
+        let token = self.state.token();
+        let cx = Self::with(server, self.state.speaker(), channel, token, None);
+        *lock(&cx.state.reported) = *lock(&self.state.reported);
+        Self { tool: self.tool.clone(), ..cx }
     }
 
     /// Reports how far the call has got.
@@ -223,8 +223,7 @@ impl Context {
         if let Some(message) = message {
             params["message"] = message.into();
         }
-        let params = params.to_string();
-        let message = Message::notification(method::PROGRESS, Some(params.as_bytes()));
+        let message = notification(method::PROGRESS, &params);
         self.note(&message.with(Member::ProgressToken, token));
     }
 
@@ -239,8 +238,7 @@ impl Context {
         if let Some(logger) = logger {
             params["logger"] = logger.into();
         }
-        let params = params.to_string();
-        self.note(&Message::notification(method::LOG, Some(params.as_bytes())));
+        self.note(&notification(method::LOG, &params));
     }
 
     /// Any other notification about this call. What is said on the way can be missed; kept
@@ -311,12 +309,6 @@ fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { (value as i64).into() } else { value.into() }
 }
 
-impl fmt::Debug for CallState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallState").field("caller", &self.caller).finish_non_exhaustive()
-    }
-}
-
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context").field("revision", &self.revision()).finish_non_exhaustive()
@@ -344,10 +336,15 @@ impl Context {
         }
         let params = json!({"message": message, "requestedSchema": schema});
         let answer = self.ask(method::ELICIT, params).await.map(Elicited::read)?;
-        if let Elicited::Accept(content) = &answer {
-            check_form(&schema, content)?;
+        let Elicited::Accept(content) = &answer else { return Ok(answer) };
+        let form = jsonschema::validator_for(&schema);
+        let form = form.map_err(|error| Error::internal(error.to_string()))?;
+        match complaints(&form, content) {
+            Some(why) => {
+                Err(Error::invalid_params(format!("the answer does not fit the form: {why}")))
+            }
+            None => Ok(answer),
         }
-        Ok(answer)
     }
 
     /// Asks the client's model; `params` are those of `sampling/createMessage`.
@@ -432,8 +429,7 @@ impl Context {
         let Caller::Session(session) = &self.state.caller else { return };
         let asked = page.to_json(Era::Legacy);
         if missing(&session.capabilities, method::ELICIT, &asked).is_none() {
-            let params = json!({"elicitationId": page.id}).to_string();
-            self.note(&Message::notification(method::ELICITED, Some(params.as_bytes())));
+            self.note(&notification(method::ELICITED, &json!({"elicitationId": page.id})));
         }
     }
 }
@@ -451,24 +447,23 @@ impl Elicited {
 /// What the client should have declared to be asked this, if it has not (MRTR-4, META-5).
 fn missing(declared: &Value, method: &str, params: &Value) -> Option<Value> {
     let has = |path: &str| declared.pointer(path).is_some_and(Value::is_object);
-    match method {
+    let wants_tools = !params["tools"].is_null() || !params["toolChoice"].is_null();
+    let (is_able, required) = match method {
         method::ELICIT if params["mode"] == "url" => {
-            (!has("/elicitation/url")).then(|| json!({"elicitation": {"url": {}}}))
+            (has("/elicitation/url"), json!({"elicitation": {"url": {}}}))
         }
         method::ELICIT => {
             let implied = has("/elicitation") && !has("/elicitation/url");
-            let form = has("/elicitation/form") || implied;
-            (!form).then(|| json!({"elicitation": {"form": {}}}))
+            (has("/elicitation/form") || implied, json!({"elicitation": {"form": {}}}))
         }
-        method::SAMPLE => {
-            let tools = !params["tools"].is_null() || !params["toolChoice"].is_null();
-            let able = has("/sampling") && (!tools || has("/sampling/tools"));
-            let required = if tools { json!({"tools": {}}) } else { json!({}) };
-            (!able).then(|| json!({"sampling": required}))
+        method::SAMPLE if wants_tools => {
+            (has("/sampling/tools"), json!({"sampling": {"tools": {}}}))
         }
-        method::ROOTS => (!has("/roots")).then(|| json!({"roots": {}})),
-        _ => None,
-    }
+        method::SAMPLE => (has("/sampling"), json!({"sampling": {}})),
+        method::ROOTS => (has("/roots"), json!({"roots": {}})),
+        _ => return None,
+    };
+    (!is_able).then_some(required)
 }
 
 /// The questions that wait for an answer.
@@ -520,11 +515,11 @@ impl<'a> OpenQuestion<'a> {
                 client.ask(Some(*exchange), None, self.ask, &request(params))
             }
             (CallChannel::Task(task), Some((client, _))) => {
-                task.asked(self.ask);
+                task.ask(self.ask, key, None);
                 client.ask(None, None, self.ask, &request(&task.related(params.clone())))
             }
             (CallChannel::Task(task), None) => {
-                task.ask(self.ask, key, json!({"method": method, "params": params}))
+                task.ask(self.ask, key, Some(json!({"method": method, "params": params})))
             }
         }
     }
@@ -604,16 +599,6 @@ fn form_complaint(schema: &Value) -> Option<String> {
         let unknown = names.find(|name| !known(name))?;
         Some(format!("a form requires {unknown:?}, which is none of its properties"))
     })
-}
-
-/// Whether an answer fits the form; which member does not, and why.
-fn check_form(schema: &Value, content: &Value) -> Result<(), Error> {
-    let validator = jsonschema::validator_for(schema);
-    let validator = validator.map_err(|error| Error::internal(error.to_string()))?;
-    match complaints(&validator, content) {
-        Some(why) => Err(Error::invalid_params(format!("the answer does not fit the form: {why}"))),
-        None => Ok(()),
-    }
 }
 
 fn unfit(property: &Value) -> Option<&'static str> {

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 use switchboard_proto::jsonrpc::{Kind, Member, Message, Part};
@@ -130,22 +130,14 @@ impl<H: Handler> DynMethods for H {
     }
 }
 
-/// A future whose panic is an error: one broken call must not cost a connection.
-pub(super) struct CatchPanic<F>(pub(super) Pin<Box<F>>);
-
-impl<F, T> Future for CatchPanic<F>
-where
-    F: Future<Output = Result<T, Error>>,
-{
-    type Output = Result<T, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Self::Output> {
-        let polled = catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx)));
-        polled.unwrap_or_else(|_| {
-            tracing::error!("a call panicked");
-            Poll::Ready(Err(Error::internal("the server failed while it served this call")))
-        })
-    }
+/// Does some work, and makes an error of its panic: one broken call must not cost a connection.
+pub(super) async fn catch_panic<T>(
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!("a call panicked");
+        Err(Error::internal("the server failed while it served this call"))
+    })
 }
 
 /// Notifications that are being heard at once, over all clients. A client that
@@ -218,7 +210,7 @@ impl Server {
         }
         let caller = match client.era() {
             Era::Modern => Some(Caller::Request(message.clone())),
-            Era::Legacy => self.sessions.get(client.number()).map(Caller::Session),
+            Era::Legacy => self.session(client).map(Caller::Session),
         };
         let (Some(caller), Some(server)) = (caller, self.this.upgrade()) else {
             return PendingWork::none();
@@ -238,7 +230,7 @@ impl Server {
                     hearing.await;
                     Ok(())
                 };
-                _ = CatchPanic(Box::pin(hearing)).await;
+                _ = catch_panic(hearing).await;
             }
             drop(permit);
         })

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::Ask;
 use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
@@ -25,13 +26,12 @@ use switchboard_proto::revision::Era;
 use tokio::sync::watch;
 use tokio::time::timeout_at;
 
-use super::Server;
 use super::context::{CallChannel, CallState, Context};
-use super::handler::{CatchPanic, Error, Request};
+use super::handler::{Error, Request, catch_panic};
 use super::session::{Caller, ServerChange, Session, tell};
-use super::tool::Tool;
-use super::tool_result::{IntoToolResult, ToolResult};
-use crate::connection::{ClientConnection, lock, now};
+use super::tool::{IntoToolResult, Tool, ToolResult};
+use super::{Server, notification};
+use crate::connection::{lock, now};
 
 /// Which task a message is about, in its `_meta`.
 const RELATED: &str = "io.modelcontextprotocol/related-task";
@@ -58,7 +58,8 @@ const POLL_MS: u64 = 500;
 const MOST_QUESTIONS: usize = 64;
 
 /// Whether calls of a tool may go on as tasks.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum TaskSupport {
     /// Never.
     #[default]
@@ -67,16 +68,6 @@ pub enum TaskSupport {
     Optional,
     /// Always; other clients are refused.
     Required,
-}
-
-impl TaskSupport {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Forbidden => "forbidden",
-            Self::Optional => "optional",
-            Self::Required => "required",
-        }
-    }
 }
 
 /// One task.
@@ -99,10 +90,8 @@ pub(super) struct ServerTask {
 /// How far a task has got.
 struct TaskProgress {
     updated: SystemTime,
-    /// By key; of those asked through the task itself.
-    questions: BTreeMap<String, (Ask, Value)>,
-    /// Asked over the client's connection.
-    elsewhere: Vec<Ask>,
+    /// By key; those without their text were asked over the client's connection.
+    questions: BTreeMap<String, (Ask, Option<Value>)>,
     end: Option<TaskEnd>,
 }
 
@@ -125,8 +114,7 @@ impl ServerTask {
             Caller::Request(_) => None,
         };
         let created = SystemTime::now();
-        let (questions, elsewhere) = (BTreeMap::new(), Vec::new());
-        let progress = TaskProgress { updated: created, questions, elsewhere, end: None };
+        let progress = TaskProgress { updated: created, questions: BTreeMap::new(), end: None };
         Ok(Arc::new(Self {
             id: super::random_id()?,
             session,
@@ -146,36 +134,28 @@ impl ServerTask {
         params
     }
 
-    /// Puts a question where the client fetches it; false if there are too many,
-    /// or one of that key.
-    pub(super) fn ask(&self, ask: Ask, key: &str, question: Value) -> bool {
+    /// Notes a question. One that is not put over the connection waits for the client to
+    /// fetch it; false if too many do, or one of that key.
+    pub(super) fn ask(&self, ask: Ask, key: &str, question: Option<Value>) -> bool {
         let own = format!("q{}", ask.0);
-        let key = if key.is_empty() { own.as_str() } else { key };
+        let key = if key.is_empty() || question.is_none() { own.as_str() } else { key };
         self.change(|progress| {
             let questions = &mut progress.questions;
             let fits = questions.len() < MOST_QUESTIONS && !questions.contains_key(key);
-            if fits {
+            let noted = question.is_none() || fits;
+            if noted {
                 questions.insert(key.to_owned(), (ask, question));
             }
-            fits
+            noted
         })
-    }
-
-    /// A question was put over the connection.
-    pub(super) fn asked(&self, ask: Ask) {
-        self.change(|progress| {
-            progress.elsewhere.push(ask);
-            true
-        });
     }
 
     /// A question is answered, or does not matter any more.
     pub(super) fn close_question(&self, ask: Ask) {
         self.change(|progress| {
-            let before = progress.questions.len() + progress.elsewhere.len();
+            let before = progress.questions.len();
             progress.questions.retain(|_, (other, _)| *other != ask);
-            progress.elsewhere.retain(|other| *other != ask);
-            progress.questions.len() + progress.elsewhere.len() < before
+            progress.questions.len() < before
         });
     }
 
@@ -193,7 +173,6 @@ impl ServerTask {
     fn end(&self, end: TaskEnd) {
         self.change(|progress| {
             progress.questions.clear();
-            progress.elsewhere.clear();
             progress.end = Some(end);
             true
         });
@@ -211,7 +190,7 @@ impl ServerTask {
     fn to_json(&self, era: Era) -> Value {
         let progress = self.progress.borrow();
         let status = match &progress.end {
-            None if progress.questions.is_empty() && progress.elsewhere.is_empty() => "working",
+            None if progress.questions.is_empty() => "working",
             None => "input_required",
             // A tool that failed has failed for one era, and has ended for the other (TASK-3).
             Some(TaskEnd::Result(result)) if result.is_error() && era == Era::Legacy => "failed",
@@ -245,12 +224,14 @@ impl ServerTask {
             Some(TaskEnd::Result(result)) => task["result"] = result.to_json(),
             Some(TaskEnd::Error(error)) => task["error"] = json!(error),
             Some(TaskEnd::Cancelled) => {}
-            None if progress.questions.is_empty() => {}
             None => {
                 let questions = progress.questions.iter();
                 let questions =
-                    questions.map(|(key, (_, question))| (key.clone(), question.clone()));
-                task["inputRequests"] = Value::Object(questions.collect());
+                    questions.filter_map(|(key, (_, it))| Some((key.clone(), it.clone()?)));
+                let questions: Map<_, _> = questions.collect();
+                if !questions.is_empty() {
+                    task["inputRequests"] = questions.into();
+                }
             }
         }
         task
@@ -266,15 +247,9 @@ pub(super) struct TaskStore {
 impl TaskStore {
     /// Makes room if need be: first what is out of time, then what is over.
     fn add(&self, task: Arc<ServerTask>) -> Result<(), Error> {
-        let mut by_id = lock(&self.by_id);
         let moment = now();
-        by_id.retain(|_, task| {
-            let keep = task.expires > moment;
-            if !keep {
-                task.cancel();
-            }
-            keep
-        });
+        self.cancel(|task| task.expires <= moment);
+        let mut by_id = lock(&self.by_id);
         if by_id.len() >= MOST {
             let over = |task: &&Arc<ServerTask>| task.progress.borrow().end.is_some();
             let oldest = by_id.values().filter(over).min_by_key(|task| task.created);
@@ -287,7 +262,12 @@ impl TaskStore {
     }
 
     /// The task of that id, if this caller may see it.
-    fn find(&self, id: &str, caller: &Caller, principal: &[u8]) -> Option<Arc<ServerTask>> {
+    pub(super) fn find(
+        &self,
+        id: &str,
+        caller: &Caller,
+        principal: &[u8],
+    ) -> Option<Arc<ServerTask>> {
         let task = lock(&self.by_id).get(id).cloned()?;
         if task.expires <= now() {
             task.cancel();
@@ -308,14 +288,6 @@ impl TaskStore {
         lock(&self.by_id).get(id).is_some_and(|task| task.is_wrapped)
     }
 
-    /// Whether a modern client can listen to it.
-    pub(super) fn knows(&self, id: &str, client: &ClientConnection) -> bool {
-        let principal = client.principal();
-        let theirs =
-            |task: &Arc<ServerTask>| task.session.is_none() && *task.principal == *principal;
-        lock(&self.by_id).get(id).is_some_and(theirs)
-    }
-
     /// A client is gone, and with it the only one who could ask for its tasks.
     pub(super) fn forget(&self, client: u64) {
         self.cancel(|task| task.session.as_ref().is_some_and(|of| of.0 == client));
@@ -334,20 +306,17 @@ impl TaskStore {
 pub(super) fn wanted(tool: &Tool, call: &Request, cx: &Context) -> Result<bool, Error> {
     let accepted = cx.state.task_ttl.is_some();
     let core = cx.revision().rules().core_tasks;
+    let refused = |why: &str| {
+        let message = format!("{}: tool {:?} {why}", call.method(), tool.name());
+        Err(Error { message, ..Error::unknown_method(call.method()) })
+    };
     match tool.support {
-        TaskSupport::Forbidden if core && accepted => {
-            let what = format!("{}: tool {:?} cannot run as a task", call.method(), tool.name());
-            Err(Error { message: what, ..Error::unknown_method(call.method()) })
-        }
-        TaskSupport::Optional => Ok(accepted && !tool.defers),
-        TaskSupport::Required if accepted => Ok(!tool.defers),
+        TaskSupport::Forbidden if core && accepted => refused("cannot run as a task"),
+        TaskSupport::Optional | TaskSupport::Required if accepted => Ok(!tool.defers),
         TaskSupport::Required if cx.era() == Era::Modern => Err(no_extension(cx)),
-        TaskSupport::Required if core => {
-            let what = format!("{}: tool {:?} runs as a task only", call.method(), tool.name());
-            Err(Error { message: what, ..Error::unknown_method(call.method()) })
-        }
+        TaskSupport::Required if core => refused("runs as a task only"),
         // Who has never heard of tasks waits.
-        TaskSupport::Forbidden | TaskSupport::Required => Ok(false),
+        _ => Ok(false),
     }
 }
 
@@ -404,13 +373,13 @@ impl Context {
         // The store owns the work by its task: cancelled, forgotten or out of time, it ends.
         tokio::spawn(async move {
             let tool = cx.tool.clone();
-            let work = CatchPanic(Box::pin(async move {
+            let work = catch_panic(async move {
                 let result = work.await.into_tool_result()?;
                 match tool {
                     Some(tool) => tool.check_output(result),
                     None => Ok(result),
                 }
-            }));
+            });
             let working = async {
                 let mut running = pin!(cx.state.run(work));
                 let in_time = timeout_at(task.expires.into(), &mut running).await;
@@ -442,9 +411,8 @@ async fn tell_changes(
     while !over && watching.changed().await.is_ok() {
         over = watching.borrow_and_update().end.is_some();
         if let Some((_, session)) = &task.session {
-            let params = task.to_json(Era::Legacy).to_string();
-            let name = "notifications/tasks/status";
-            tell(&session.client, None, &Message::notification(name, Some(params.as_bytes())));
+            let note = notification("notifications/tasks/status", &task.to_json(Era::Legacy));
+            tell(&session.client, None, &note);
         } else {
             let change = ServerChange::Task(&task.id);
             server.tell_listens(change, "notifications/tasks", &task.to_full_json());

@@ -16,7 +16,7 @@ use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::legacy::Phase;
 
 use super::handler::{Error, Request};
-use super::{Server, server_tasks};
+use super::{Server, notification, read, server_tasks, write};
 use crate::connection::{ClientConnection, lock};
 
 /// Resources that one legacy client may watch.
@@ -33,7 +33,7 @@ pub(super) struct Session {
     offered: Value,
     /// None until the client chose one.
     level: Mutex<Option<Level>>,
-    watched: Mutex<BTreeSet<Box<str>>>,
+    pub(super) watched: Mutex<BTreeSet<Box<str>>>,
 }
 
 impl Session {
@@ -71,10 +71,6 @@ impl Session {
         }
         watched.insert(uri.into());
         Ok(())
-    }
-
-    pub(super) fn unwatch(&self, uri: &str) {
-        lock(&self.watched).remove(uri);
     }
 }
 
@@ -135,37 +131,6 @@ impl Caller {
     }
 }
 
-/// The legacy clients, in parts so that clients do not wait for one another.
-#[derive(Debug, Default)]
-pub(super) struct SessionTable {
-    parts: [Mutex<HashMap<u64, Arc<Session>>>; 16],
-}
-
-impl SessionTable {
-    fn part(&self, client: u64) -> &Mutex<HashMap<u64, Arc<Session>>> {
-        let index = usize::try_from(client % 16).unwrap_or_default();
-        &self.parts[index]
-    }
-
-    pub(super) fn greet(&self, client: u64, session: Arc<Session>) {
-        lock(self.part(client)).insert(client, session);
-    }
-
-    pub(super) fn get(&self, client: u64) -> Option<Arc<Session>> {
-        lock(self.part(client)).get(&client).cloned()
-    }
-
-    pub(super) fn all(&self) -> Vec<Arc<Session>> {
-        let part = |part: &Mutex<HashMap<_, _>>| lock(part).values().cloned().collect::<Vec<_>>();
-        self.parts.iter().flat_map(part).collect()
-    }
-
-    /// A client is gone.
-    pub(super) fn forget(&self, client: u64) {
-        lock(self.part(client)).remove(&client);
-    }
-}
-
 /// Who we are and what else we say about ourselves.
 pub(super) struct ServerIdentity {
     pub(super) info: Map<String, Value>,
@@ -180,6 +145,15 @@ pub(super) struct ServerIdentity {
 }
 
 impl Server {
+    /// The session of a legacy client, once it has introduced itself.
+    pub(super) fn session(&self, client: &ClientConnection) -> Option<Arc<Session>> {
+        read(&self.sessions).get(&client.number()).cloned()
+    }
+
+    fn all_sessions(&self) -> Vec<Arc<Session>> {
+        read(&self.sessions).values().cloned().collect()
+    }
+
     /// `initialize`: settles on a revision, and remembers who this is (LIF-1).
     pub(super) fn initialize(
         &self,
@@ -200,16 +174,21 @@ impl Server {
         })?;
         let offered = self.capabilities(revision);
         let session = Session::new(client, revision, &params, offered.clone());
-        self.sessions.greet(client.number(), session);
+        write(&self.sessions).insert(client.number(), session);
         let mut result = json!({
             "protocolVersion": revision.as_str(),
             "capabilities": offered,
             "serverInfo": self.identity.info,
         });
+        self.instruct(&mut result);
+        Ok(result.to_string().into())
+    }
+
+    /// How to use the server, if it says so.
+    fn instruct(&self, result: &mut Value) {
         if let Some(instructions) = &self.identity.instructions {
             result["instructions"] = instructions.as_str().into();
         }
-        Ok(result.to_string().into())
     }
 
     /// Whether a client of that era is served at all.
@@ -228,9 +207,7 @@ impl Server {
             "supportedVersions": Revision::names(Era::Modern),
             "capabilities": self.capabilities(Revision::NEWEST_MODERN),
         });
-        if let Some(instructions) = &self.identity.instructions {
-            result["instructions"] = instructions.as_str().into();
-        }
+        self.instruct(&mut result);
         result.to_string().into()
     }
 
@@ -422,10 +399,10 @@ impl Server {
         if offered["resources"]["subscribe"] != true {
             filter.uris.clear();
         }
-        filter.tasks.retain(|id| self.tasks.knows(id, client));
+        let (caller, principal) = (Caller::Request(call.message.clone()), client.principal());
+        filter.tasks.retain(|id| self.tasks.find(id, &caller, principal).is_some());
         let id = call.message.id()?.clone();
-        let honoured = json!({"notifications": filter.to_json()});
-        let honoured = stamped(honoured, &id);
+        let honoured = stamped(json!({"notifications": filter.to_json()}), &id);
         let nothing = filter == ListenWishes::default();
         if !nothing {
             client.introduce(&self.identity.text);
@@ -472,7 +449,7 @@ impl Server {
     pub(super) fn list_changed(&self, list: &'static str) {
         let Some(name) = method::list_changed(list) else { return };
         let message = Message::notification(name, None);
-        for session in self.sessions.all() {
+        for session in self.all_sessions() {
             // Before the handshake is over, nothing but logs is said (LIF-2).
             let client = session.client.upgrade();
             let is_ready = client.is_some_and(|client| client.phase() == Some(Phase::Ready));
@@ -486,9 +463,8 @@ impl Server {
     /// A resource has changed; whoever watches it, or what it lies beneath, is told (SUB-13).
     pub fn resource_updated(&self, uri: &str) {
         let params = json!({"uri": uri});
-        let text = params.to_string();
-        let message = Message::notification(method::UPDATED, Some(text.as_bytes()));
-        for session in self.sessions.all() {
+        let message = notification(method::UPDATED, &params);
+        for session in self.all_sessions() {
             if lock(&session.watched).iter().any(|watched| covers(watched, uri)) {
                 tell(&session.client, None, &message);
             }

@@ -70,15 +70,15 @@ async fn nothing_outlives_its_time() {
 fn a_task_asks_a_bounded_number_of_questions_and_none_when_it_is_over() {
     let task = task(TTL);
     for n in 0..MOST_QUESTIONS {
-        assert!(task.ask(Ask(n as u64), "", json!({})));
+        assert!(task.ask(Ask(n as u64), "", Some(json!({}))));
     }
-    assert!(!task.ask(Ask(999), "", json!({})));
+    assert!(!task.ask(Ask(999), "", Some(json!({}))));
     task.close_question(Ask(0));
-    assert!(task.ask(Ask(999), "mine", json!({})));
+    assert!(task.ask(Ask(999), "mine", Some(json!({}))));
     task.close_question(Ask(1));
-    assert!(!task.ask(Ask(1000), "mine", json!({})), "one of that name is open");
+    assert!(!task.ask(Ask(1000), "mine", Some(json!({}))), "one of that name is open");
     task.end(TaskEnd::Cancelled);
-    assert!(!task.ask(Ask(1001), "", json!({})));
+    assert!(!task.ask(Ask(1001), "", Some(json!({}))));
     assert_eq!(task.to_full_json()["status"], "cancelled");
     assert!(task.to_full_json().get("inputRequests").is_none());
 }
