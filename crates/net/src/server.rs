@@ -85,10 +85,10 @@ use crate::backend::{Backend, PendingWork};
 use crate::call::Call;
 use crate::connection::{ClientConnection, lock};
 use crate::seal::Sealer;
-use catalog::{Completion, ListPage, ServerCatalog};
+use catalog::{Completion, PageRequest, ServerCatalog};
 use context::CallChannel;
 use handler::{DynMethods, catch_panic};
-use session::{Caller, Session};
+use session::{Caller, ServerSession};
 
 mod builder;
 mod builtin_tools;
@@ -134,10 +134,10 @@ pub struct Server {
     notices: Arc<Semaphore>,
     page: usize,
     cache: CacheHints,
-    sessions: RwLock<HashMap<u64, Arc<Session>>>,
+    sessions: RwLock<HashMap<u64, Arc<ServerSession>>>,
     questions: context::OpenQuestions,
     listens: Mutex<session::OpenListens>,
-    tasks: server_tasks::TaskStore,
+    tasks: server_tasks::ServerTasks,
     trace: Option<builtin_tools::Traces>,
     this: Weak<Self>,
 }
@@ -165,7 +165,7 @@ impl Server {
             sessions: RwLock::default(),
             questions: context::OpenQuestions::default(),
             listens: Mutex::default(),
-            tasks: server_tasks::TaskStore::default(),
+            tasks: server_tasks::ServerTasks::default(),
             trace: None,
             this: Weak::new(),
         };
@@ -242,7 +242,8 @@ impl Server {
         }
         match call.method() {
             method::INITIALIZE => {
-                let nobody = Session::new(client, Revision::ASSUMED, &Value::Null, Value::Null);
+                let nobody =
+                    ServerSession::new(client, Revision::ASSUMED, &Value::Null, Value::Null);
                 Ok(Caller::Session(nobody))
             }
             method::DISCOVER | method::LISTEN => Err(unknown()),
@@ -283,7 +284,7 @@ impl Server {
             return Some(Err(Error::invalid_params("params.cursor must be a string")));
         }
         let core_tasks = caller.revision().rules().core_tasks;
-        let page = ListPage { cursor: cursor.as_deref(), size: self.page, core_tasks };
+        let page = PageRequest { cursor: cursor.as_deref(), size: self.page, core_tasks };
         Some(match call.method() {
             method::LIST_TOOLS if catalog.tools.offered => catalog.tools.page("tools", &page),
             method::LIST_PROMPTS if catalog.prompts.offered => {
@@ -367,9 +368,9 @@ impl Server {
             Some(complaint) => Ok(ToolResult::error(format!("invalid arguments: {complaint}"))),
             None if as_task => {
                 let running = Arc::clone(tool);
-                cx.defer(async move |cx| running.run(arguments, cx).await).await
+                cx.defer(async move |cx| (running.run.0)(arguments, cx).await).await
             }
-            None => tool.run(arguments, cx).await,
+            None => (tool.run.0)(arguments, cx).await,
         };
         let result = result.and_then(|result| tool.check_output(result));
         match &self.trace {

@@ -29,12 +29,12 @@ const MOST_ENTRIES: usize = 10_000;
 
 /// Something that stands in a list.
 pub(super) trait CatalogEntry {
-    fn listing(&self) -> &Listing;
+    fn listing(&self) -> &ListedEntry;
 }
 
 /// How something stands in a list.
 #[derive(Debug)]
-pub(super) struct Listing {
+pub(super) struct ListedEntry {
     /// What it is called for by.
     pub(super) key: String,
     /// Its entry, up to the closing brace.
@@ -45,7 +45,7 @@ pub(super) struct Listing {
     pub(super) flaw: Option<BuildError>,
 }
 
-impl Listing {
+impl ListedEntry {
     pub(super) fn new(key: String, members: Map<String, Value>) -> Self {
         let flaw = meta_flaw(&members);
         let mut text = Value::Object(members).to_string();
@@ -171,7 +171,7 @@ impl<T: CatalogEntry> CatalogList<Arc<T>> {
 
     /// One page of the list, as a result with `member` (PAG-1). A cursor names the last thing
     /// that was listed, so that additions and removals elsewhere do not shift the pages.
-    pub(super) fn page(&self, member: &str, page: &ListPage<'_>) -> Result<Bytes, Error> {
+    pub(super) fn page(&self, member: &str, page: &PageRequest<'_>) -> Result<Bytes, Error> {
         let start = match page.cursor {
             None => 0,
             Some(cursor) => {
@@ -200,7 +200,7 @@ impl<T: CatalogEntry> CatalogList<Arc<T>> {
 }
 
 /// Which page of a list is wanted, and in which form.
-pub(super) struct ListPage<'a> {
+pub(super) struct PageRequest<'a> {
     pub(super) cursor: Option<&'a str>,
     /// Entries on it, at least one.
     pub(super) size: usize,
@@ -338,7 +338,7 @@ type Fill =
 /// A prompt that is complete.
 #[derive(Debug)]
 pub struct Prompt {
-    listing: Listing,
+    listing: ListedEntry,
     required: Vec<String>,
     fill: Code<Fill>,
 }
@@ -405,7 +405,7 @@ impl PromptDraft {
         let required = required.filter_map(|it| it["name"].as_str().map(str::to_owned)).collect();
         let name = self.members["name"].as_str().unwrap_or_default().to_owned();
         let fill: Box<Fill> = Box::new(move |arguments, cx| Box::pin(function(arguments, cx)));
-        Prompt { listing: Listing::new(name, self.members), required, fill: Code(fill) }
+        Prompt { listing: ListedEntry::new(name, self.members), required, fill: Code(fill) }
     }
 }
 
@@ -449,7 +449,7 @@ impl PromptResult {
 }
 
 impl CatalogEntry for Prompt {
-    fn listing(&self) -> &Listing {
+    fn listing(&self) -> &ListedEntry {
         &self.listing
     }
 }
@@ -463,14 +463,14 @@ type Read =
 /// A resource that is complete.
 #[derive(Debug)]
 pub struct Resource {
-    listing: Listing,
+    listing: ListedEntry,
     pub(super) reader: ResourceReader,
 }
 
 /// A pattern of URIs that is complete.
 #[derive(Debug)]
 pub struct Template {
-    listing: Listing,
+    listing: ListedEntry,
     pattern: Option<UriPattern>,
     pub(super) reader: ResourceReader,
 }
@@ -588,21 +588,21 @@ impl ResourceDraft {
         Template { listing, pattern: pattern.ok(), reader }
     }
 
-    fn complete(mut self, member: &str, read: Box<Read>) -> (Listing, ResourceReader) {
+    fn complete(mut self, member: &str, read: Box<Read>) -> (ListedEntry, ResourceReader) {
         self.members.insert(member.to_owned(), self.uri.as_str().into());
         let reader = ResourceReader { read: Code(read), cache: self.cache };
-        (Listing::new(self.uri, self.members), reader)
+        (ListedEntry::new(self.uri, self.members), reader)
     }
 }
 
 impl CatalogEntry for Resource {
-    fn listing(&self) -> &Listing {
+    fn listing(&self) -> &ListedEntry {
         &self.listing
     }
 }
 
 impl CatalogEntry for Template {
-    fn listing(&self) -> &Listing {
+    fn listing(&self) -> &ListedEntry {
         &self.listing
     }
 }

@@ -28,7 +28,7 @@ use tokio::time::timeout_at;
 
 use super::context::{CallChannel, CallState, Context};
 use super::handler::{Error, Request, catch_panic};
-use super::session::{Caller, ServerChange, Session, tell};
+use super::session::{Caller, ServerChange, ServerSession, tell};
 use super::tool::{IntoToolResult, Tool, ToolResult};
 use super::{Server, notification};
 use crate::connection::{lock, now};
@@ -74,7 +74,7 @@ pub enum TaskSupport {
 pub(super) struct ServerTask {
     pub(super) id: String,
     /// The session it belongs to, and the only one that sees it (legacy).
-    session: Option<(u64, Arc<Session>)>,
+    session: Option<(u64, Arc<ServerSession>)>,
     /// Who may ask for it otherwise (modern).
     pub(super) principal: Box<[u8]>,
     created: SystemTime,
@@ -240,11 +240,11 @@ impl ServerTask {
 
 /// The tasks that are remembered.
 #[derive(Default)]
-pub(super) struct TaskStore {
+pub(super) struct ServerTasks {
     by_id: Mutex<HashMap<String, Arc<ServerTask>>>,
 }
 
-impl TaskStore {
+impl ServerTasks {
     /// Makes room if need be: first what is out of time, then what is over.
     fn add(&self, task: Arc<ServerTask>) -> Result<(), Error> {
         let moment = now();

@@ -24,7 +24,7 @@ const MOST_WATCHED: usize = 4096;
 
 /// What a legacy client said when it introduced itself, and has set since.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct ServerSession {
     pub(super) client: Weak<ClientConnection>,
     pub(super) revision: Revision,
     pub(super) capabilities: Value,
@@ -36,7 +36,7 @@ pub(super) struct Session {
     pub(super) watched: Mutex<BTreeSet<Box<str>>>,
 }
 
-impl Session {
+impl ServerSession {
     pub(super) fn new(
         client: &Arc<ClientConnection>,
         revision: Revision,
@@ -84,7 +84,7 @@ pub(crate) fn covers(watched: &str, uri: &str) -> bool {
 /// Where to look up what is known of the caller.
 #[derive(Clone, Debug)]
 pub(super) enum Caller {
-    Session(Arc<Session>),
+    Session(Arc<ServerSession>),
     /// The request that was made, with its envelope (MOD-2).
     Request(Message),
 }
@@ -146,11 +146,11 @@ pub(super) struct ServerIdentity {
 
 impl Server {
     /// The session of a legacy client, once it has introduced itself.
-    pub(super) fn session(&self, client: &ClientConnection) -> Option<Arc<Session>> {
+    pub(super) fn session(&self, client: &ClientConnection) -> Option<Arc<ServerSession>> {
         read(&self.sessions).get(&client.number()).cloned()
     }
 
-    fn all_sessions(&self) -> Vec<Arc<Session>> {
+    fn all_sessions(&self) -> Vec<Arc<ServerSession>> {
         read(&self.sessions).values().cloned().collect()
     }
 
@@ -173,7 +173,7 @@ impl Server {
             Refusal::WrongEra { asked, serves: "modern" }
         })?;
         let offered = self.capabilities(revision);
-        let session = Session::new(client, revision, &params, offered.clone());
+        let session = ServerSession::new(client, revision, &params, offered.clone());
         write(&self.sessions).insert(client.number(), session);
         let mut result = json!({
             "protocolVersion": revision.as_str(),

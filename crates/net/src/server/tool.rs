@@ -20,7 +20,7 @@ use switchboard_proto::header::param::{self, Annotation};
 use switchboard_proto::project;
 use switchboard_proto::refusal::Refusal;
 
-use super::catalog::{self, BuildError, CatalogEntry, Code, Listing, describe};
+use super::catalog::{self, BuildError, CatalogEntry, Code, ListedEntry, describe};
 use super::context::Context;
 use super::handler::{BoxedFuture, Error};
 use super::server_tasks::TaskSupport;
@@ -50,14 +50,15 @@ use super::server_tasks::TaskSupport;
 /// ```
 #[derive(Debug)]
 pub struct Tool {
-    listing: Listing,
+    listing: ListedEntry,
     pub(super) support: TaskSupport,
     /// The tool itself says when it goes on as a task.
     pub(super) defers: bool,
     pub(super) examples: Vec<Value>,
     /// None if the tool cannot be offered.
     checks: Option<ToolChecks>,
-    run: Code<Run>,
+    /// What it does; the result is not checked yet.
+    pub(super) run: Code<Run>,
 }
 
 type Run = dyn Fn(Value, Context) -> BoxedFuture<Result<ToolResult, Error>> + Send + Sync;
@@ -129,15 +130,6 @@ impl Tool {
     /// Whether legacy clients know its output schema inside another.
     pub(super) fn is_wrapped(&self) -> bool {
         self.checks.as_ref().is_some_and(|checks| checks.is_wrapped)
-    }
-
-    /// Runs it; its result is not checked yet.
-    pub(super) fn run(
-        &self,
-        arguments: Value,
-        cx: Context,
-    ) -> BoxedFuture<Result<ToolResult, Error>> {
-        (self.run.0)(arguments, cx)
     }
 
     /// A result that is as the output schema says. One that is not is a fault of this server:
@@ -281,7 +273,7 @@ impl<A> ToolDraft<A> {
             TaskSupport::Forbidden => String::new(),
             support => format!(",\"execution\":{{\"taskSupport\":{}}}", json!(support)),
         };
-        let listing = Listing { key: self.name, text, core_tasks, flaw };
+        let listing = ListedEntry { key: self.name, text, core_tasks, flaw };
         let Self { support, defers, examples, .. } = self;
         Tool { listing, support, defers, examples, checks, run: Code(run) }
     }
@@ -311,7 +303,7 @@ impl<A> ToolDraft<A> {
 }
 
 impl CatalogEntry for Tool {
-    fn listing(&self) -> &Listing {
+    fn listing(&self) -> &ListedEntry {
         &self.listing
     }
 }

@@ -23,7 +23,7 @@ fn ids_of_tasks_cannot_be_guessed() {
 /// wire: TASK-8
 #[test]
 fn a_task_is_found_by_who_began_it_and_by_nobody_else_who_knows_its_id() {
-    let tasks = TaskStore::default();
+    let tasks = ServerTasks::default();
     let hers = task(TTL);
     tasks.add(Arc::clone(&hers)).unwrap();
     assert!(tasks.find(&hers.id, &caller(), b"ann").is_some());
@@ -32,7 +32,7 @@ fn a_task_is_found_by_who_began_it_and_by_nobody_else_who_knows_its_id() {
 
 #[test]
 fn the_store_is_bounded_and_what_is_over_goes_first() {
-    let tasks = TaskStore::default();
+    let tasks = ServerTasks::default();
     let all: Vec<_> = (0..MOST).map(|_| task(TTL)).collect();
     for task in &all {
         tasks.add(Arc::clone(task)).unwrap();
@@ -51,7 +51,7 @@ fn the_store_is_bounded_and_what_is_over_goes_first() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_outlives_its_time() {
-    let tasks = TaskStore::default();
+    let tasks = ServerTasks::default();
     let (short, long) = (task(SHORTEST), task(LONGEST));
     tasks.add(Arc::clone(&short)).unwrap();
     tasks.add(Arc::clone(&long)).unwrap();
