@@ -34,6 +34,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -144,7 +145,7 @@ impl Client {
 
     /// Whether the server was there when last heard of.
     pub fn is_connected(&self) -> bool {
-        self.core.connection.inbox.is_connected()
+        self.core.connection.inbox.connected.load(Ordering::Relaxed)
     }
 
     /// The era that is spoken.
@@ -224,7 +225,7 @@ pub enum CallError {
     /// The server has not said that it can do this.
     #[error("the server does not offer {what}")]
     Unsupported { what: String },
-    /// The task ended because somebody cancelled it.
+    /// The task ended because it was cancelled.
     #[error("the task was cancelled")]
     Cancelled,
     /// The server kept asking.
@@ -398,7 +399,7 @@ async fn negotiate_with_child(
     let Some(upstream) = connection.own() else { return Err(not_modern(NO_VERSIONS)) };
     let question = question(options);
     let params = question.payload().unwrap_or_default();
-    // Who must be modern is not started again as a legacy one.
+    // A server that must be modern is not started again as a legacy one.
     upstream.scout(options.era != Some(Era::Modern));
     let answer = connection.ask(method::DISCOVER, params, options.probe_timeout).await;
     upstream.scout(false);

@@ -82,6 +82,12 @@ impl CacheOwner {
         identity.copy_from_slice(digest(&SHA256, &said.concat()).as_ref());
         Self { server: server.into(), identity }
     }
+
+    fn key(&self, method: &str, params: &Bytes, private: bool) -> CacheKey {
+        let identity = private.then_some(self.identity);
+        let (server, method) = (Arc::clone(&self.server), method.to_owned());
+        CacheKey { server, identity, method, params: params.clone() }
+    }
 }
 
 impl ResponseCache {
@@ -92,8 +98,7 @@ impl ResponseCache {
 
     /// Forgets everything.
     pub fn clear(&self) {
-        let mut entries = lock(&self.entries);
-        entries.forget(|_| true);
+        lock(&self.entries).forget(|_| true);
     }
 
     /// How often something was emptied: what was asked for before is not kept after.
@@ -182,14 +187,6 @@ impl ResponseCache {
         let before = entries.by_key.len();
         entries.forget(|key| key.server == owner.server && key.method == method);
         entries.by_key.len() < before
-    }
-}
-
-impl CacheOwner {
-    fn key(&self, method: &str, params: &Bytes, private: bool) -> CacheKey {
-        let identity = private.then_some(self.identity);
-        let (server, method) = (Arc::clone(&self.server), method.to_owned());
-        CacheKey { server, identity, method, params: params.clone() }
     }
 }
 

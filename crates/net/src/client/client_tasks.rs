@@ -207,7 +207,9 @@ impl Task {
                 "input_required" if self.is_whole => self.answer().await?,
                 _ => {}
             }
-            tokio::time::sleep(self.interval()).await;
+            let said = self.state.get("pollIntervalMs").or_else(|| self.state.get("pollInterval"));
+            let said = said.and_then(Value::as_u64).map(Duration::from_millis);
+            tokio::time::sleep(said.unwrap_or(INTERVAL).clamp(SOONEST, LATEST)).await;
             self.refresh().await?;
         }
     }
@@ -257,12 +259,6 @@ impl Task {
         self.update(answers).await?;
         self.answered.extend(keys);
         Ok(())
-    }
-
-    fn interval(&self) -> Duration {
-        let said = self.state.get("pollIntervalMs").or_else(|| self.state.get("pollInterval"));
-        let said = said.and_then(Value::as_u64).map(Duration::from_millis);
-        said.unwrap_or(INTERVAL).clamp(SOONEST, LATEST)
     }
 }
 

@@ -222,7 +222,7 @@ pub(super) struct Inbox {
     pub(super) options: Arc<ClientOptions>,
     /// What tells us from others, if a bridge knows us by it.
     client: Option<Arc<ClientConnection>>,
-    connected: AtomicBool,
+    pub(super) connected: AtomicBool,
     state: Mutex<InboxState>,
 }
 
@@ -254,7 +254,7 @@ impl Inbox {
         left == 0
     }
 
-    /// Whoever is to hear what belongs to no call.
+    /// Has a listener hear what belongs to no call.
     pub(super) fn listen(&self, listener: mpsc::Sender<ListenerEvent>) {
         let mut state = lock(&self.state);
         state.listeners.retain(|listener| !listener.is_closed());
@@ -266,10 +266,6 @@ impl Inbox {
         if let Some(cache) = &self.options.cache {
             cache.handle_note(&self.cache_owner, method, params);
         }
-    }
-
-    pub(super) fn is_connected(&self) -> bool {
-        self.connected.load(Ordering::Relaxed)
     }
 
     /// The connection is over: nothing more will be heard.
@@ -449,7 +445,7 @@ struct PendingState {
     acknowledged: Option<Value>,
     /// The last sign of life.
     touched: Instant,
-    /// Questions of the server about it that somebody is answering.
+    /// Questions of the server about it that are being answered.
     asking: usize,
     notes: Option<mpsc::Sender<ListenerEvent>>,
 }
@@ -545,7 +541,7 @@ impl PendingCall {
     }
 }
 
-/// Whoever does not read what it listens to misses the newest.
+/// A listener that does not read misses the newest.
 fn send(to: &mpsc::Sender<ListenerEvent>, note: Notification) {
     if let Err(mpsc::error::TrySendError::Full(_)) = to.try_send(ListenerEvent::Note(note)) {
         tracing::warn!("a listener does not read; a notification is dropped");

@@ -99,7 +99,7 @@ pub(super) fn manifest_tool() -> Tool {
         .nature(Nature::DIAGNOSTIC)
         .run(async |_: Value, cx| {
             let catalog = cx.server().catalog();
-            let tools = catalog.tools.iter().map(|tool| {
+            let tools = catalog.tools.items.iter().map(|tool| {
                 let mut text = String::new();
                 tool.listing().write(true, &mut text);
                 let mut entry = Part::new(text.as_bytes()).value().unwrap_or_default();

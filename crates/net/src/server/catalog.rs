@@ -115,14 +115,14 @@ impl ServerCatalog {
 
     /// Whether a call of some tool may go on as a task.
     pub(super) fn has_tasks(&self) -> bool {
-        self.tools.iter().any(|tool| tool.support != TaskSupport::Forbidden)
+        self.tools.items.iter().any(|tool| tool.support != TaskSupport::Forbidden)
     }
 }
 
 /// Things in the order they were put there (MOD-4).
 #[derive(Clone)]
 pub(super) struct CatalogList<T> {
-    items: Vec<T>,
+    pub(super) items: Vec<T>,
     by_key: HashMap<String, usize>,
     /// Whether clients are told that there is such a list, even if it is empty.
     pub(super) offered: bool,
@@ -163,10 +163,6 @@ impl<T: CatalogEntry> CatalogList<Arc<T>> {
 
     pub(super) fn get(&self, key: &str) -> Option<&Arc<T>> {
         self.by_key.get(key).map(|&index| &self.items[index])
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.items.iter()
     }
 
     /// One page of the list, as a result with `member` (PAG-1). A cursor names the last thing
@@ -265,7 +261,8 @@ impl CompletionSubject {
             Self::Template(uri) => {
                 let (templates, resources) = (&catalog.templates, &catalog.resources);
                 let is_listed = templates.get(uri).is_some() || resources.get(uri).is_some();
-                let fits = || templates.iter().any(|template| template.matches(uri).is_some());
+                let fits =
+                    || templates.items.iter().any(|template| template.matches(uri).is_some());
                 (!templates.offered || is_listed || fits(), format!("template: {uri}"))
             }
         };

@@ -69,7 +69,7 @@ pub(super) struct CallState {
     pub(super) asked: AtomicBool,
     /// Said to the call.
     unwanted: Stop,
-    /// Said to whoever runs it, after that.
+    /// Said to what runs it, after that.
     over: Stop,
 }
 
@@ -297,36 +297,7 @@ impl Context {
     pub fn server(&self) -> &Arc<Server> {
         &self.state.server
     }
-}
 
-fn progress_token(request: &Message) -> Option<Bytes> {
-    request.get(Member::MetaProgressToken).map(Bytes::copy_from_slice)
-}
-
-/// A number as people write it: `50`, not `50.0`.
-fn number(value: f64) -> Value {
-    #[expect(clippy::cast_possible_truncation, reason = "whole, and within 53 bits")]
-    if value.fract() == 0.0 && value.abs() < 9e15 { (value as i64).into() } else { value.into() }
-}
-
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("revision", &self.revision()).finish_non_exhaustive()
-    }
-}
-
-/// What a person made of a question.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Elicited {
-    /// They answered; the content fits the form.
-    Accept(Value),
-    /// They said no.
-    Decline,
-    /// They dismissed it.
-    Cancel,
-}
-
-impl Context {
     /// Asks a person to fill in a form; `schema` is an object of flat primitive
     /// properties (MRTR-14). Any other is an internal error, and nobody is asked;
     /// an answer that does not fit it is an error too, as no answer would be.
@@ -432,6 +403,33 @@ impl Context {
             self.note(&notification(method::ELICITED, &json!({"elicitationId": page.id})));
         }
     }
+}
+
+fn progress_token(request: &Message) -> Option<Bytes> {
+    request.get(Member::MetaProgressToken).map(Bytes::copy_from_slice)
+}
+
+/// A number as people write it: `50`, not `50.0`.
+fn number(value: f64) -> Value {
+    #[expect(clippy::cast_possible_truncation, reason = "whole, and within 53 bits")]
+    if value.fract() == 0.0 && value.abs() < 9e15 { (value as i64).into() } else { value.into() }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}
+
+/// What a person made of a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Elicited {
+    /// They answered; the content fits the form.
+    Accept(Value),
+    /// They said no.
+    Decline,
+    /// They dismissed it.
+    Cancel,
 }
 
 impl Elicited {

@@ -315,7 +315,7 @@ pub(super) fn wanted(tool: &Tool, call: &Request, cx: &Context) -> Result<bool, 
         TaskSupport::Optional | TaskSupport::Required if accepted => Ok(!tool.defers),
         TaskSupport::Required if cx.era() == Era::Modern => Err(no_extension(cx)),
         TaskSupport::Required if core => refused("runs as a task only"),
-        // Who has never heard of tasks waits.
+        // A client that has never heard of tasks waits.
         _ => Ok(false),
     }
 }

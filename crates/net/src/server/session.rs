@@ -161,17 +161,13 @@ impl Server {
         call: &Request,
     ) -> Result<Bytes, Error> {
         let params = call.value()?;
-        let asked = params["protocolVersion"].as_str();
-        let asked = asked
-            .ok_or_else(|| Error::invalid_params("params.protocolVersion must be a string"))?;
+        let asked = call.text("protocolVersion")?;
         // The revision that was asked for, else our newest with a handshake (NEG-11).
         let legacy = |revision: &Revision| revision.era() == Era::Legacy;
         let speaks = || self.identity.speaks.iter().copied().filter(legacy);
         let same = speaks().find(|revision| revision.as_str() == asked);
-        let revision = same.or_else(|| speaks().max()).ok_or_else(|| {
-            let asked = asked.to_owned();
-            Refusal::WrongEra { asked, serves: "modern" }
-        })?;
+        let revision =
+            same.or_else(|| speaks().max()).ok_or(Refusal::WrongEra { asked, serves: "modern" })?;
         let offered = self.capabilities(revision);
         let session = ServerSession::new(client, revision, &params, offered.clone());
         write(&self.sessions).insert(client.number(), session);
@@ -336,11 +332,11 @@ pub(super) enum ServerChange<'a> {
 
 impl ListenWishes {
     fn read(call: &Request) -> Result<Self, Error> {
-        let wanted = call.message.part(Member::Notifications).filter(|wanted| wanted.is_object());
-        let wanted = wanted
-            .ok_or_else(|| Error::invalid_params("params.notifications must be an object"))?;
-        let wanted: Value =
-            wanted.read().map_err(|error| Error::invalid_params(error.to_string()))?;
+        let params = call.value()?;
+        let wanted = &params["notifications"];
+        if !wanted.is_object() {
+            return Err(Error::invalid_params("params.notifications must be an object"));
+        }
         let names = |member: &str| -> Result<BTreeSet<String>, Error> {
             let Some(names) = wanted.get(member) else { return Ok(BTreeSet::new()) };
             let names = serde_json::from_value::<BTreeSet<String>>(names.clone());
@@ -460,7 +456,7 @@ impl Server {
         self.tell_listens(ServerChange::List(list), name, &json!({}));
     }
 
-    /// A resource has changed; whoever watches it, or what it lies beneath, is told (SUB-13).
+    /// A resource has changed; clients that watch it, or what it lies beneath, are told (SUB-13).
     pub fn resource_updated(&self, uri: &str) {
         let params = json!({"uri": uri});
         let message = notification(method::UPDATED, &params);
