@@ -21,28 +21,39 @@
 //! wants to answer a server's questions says so in [`ClientOptions`], once for
 //! both eras. A call is sent once: after a broken connection it fails, and the
 //! next one connects again.
+//!
+//! How a client finds out which era its server speaks, and greets it:
+//!
+//! ```text
+//!   known or forced legacy ─────────────────────────────────▶ initialize
+//!   else: server/discover ──▶ modern: that was all
+//!              ├──▶ legacy, by its answer ──▶ the same child ─▶ initialize
+//!              ├──▶ child silent or dead ───▶ a fresh child ──▶ initialize   (NEG-7)
+//!              └──▶ HTTP 401, 5xx, network ─▶ an error: no evidence          (NEG-6)
+//! ```
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+use switchboard_proto::client::probe::{self, ProbeReply, Verdict};
+use switchboard_proto::exchange::Carrier;
 use switchboard_proto::failure::Failure;
-use switchboard_proto::jsonrpc::{Kind, Member, Message, Part};
-use switchboard_proto::method::meta;
-use switchboard_proto::revision::Era;
+use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
+use switchboard_proto::method::{self, meta};
+use switchboard_proto::revision::{Era, Revision, era_of};
 
 use crate::connection::now;
-use crate::upstream::ServerTarget;
-use connection::Connection;
+use crate::upstream::{ServerTarget, Strategy, Target, ViaBridge, asked};
+use connection::ServerConnection;
 
 mod cache;
 mod call;
 mod client_tasks;
 mod connection;
-mod inbox;
-mod methods;
-mod negotiate;
 mod options;
 mod skill;
 mod subscription;
@@ -56,7 +67,7 @@ pub use options::{
 pub use skill::Skill;
 pub use subscription::{ListenFilter, Listening};
 
-pub(crate) use methods::{RawList, elements};
+pub(crate) use call::{RawList, elements};
 pub(crate) use options::ConnectionWatcher;
 
 /// How long a verdict about a server's era is worth remembering (NEG-9).
@@ -69,20 +80,26 @@ const REMEMBER: Duration = Duration::from_hours(1);
 /// [`resources`](Self::resources) and [`read`](Self::read), [`complete`](Self::complete),
 /// [`listen`](Self::listen), [`ping`](Self::ping); lists are read to their end.
 /// [`request`](Self::request) and [`notify`](Self::notify) are for everything else.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
-    inner: Arc<Inner>,
+    core: Arc<ClientCore>,
 }
 
-#[derive(Debug)]
-struct Inner {
-    connection: Connection,
+/// What the clones of a client share.
+struct ClientCore {
+    connection: Arc<ServerConnection>,
     era: Era,
     revision: String,
+    /// The result of `initialize` or `server/discover`.
     welcome: Value,
     /// What goes into `_meta` of every request.
     envelope: Vec<(Member, String)>,
-    options: Arc<ClientOptions>,
+}
+
+impl ClientCore {
+    fn options(&self) -> &ClientOptions {
+        &self.connection.inbox.options
+    }
 }
 
 impl Client {
@@ -92,30 +109,8 @@ impl Client {
         server: ServerTarget,
         options: ClientOptions,
     ) -> Result<Self, ConnectError> {
-        let options = Arc::new(options);
-        let negotiated = negotiate::negotiate(&server, &options).await?;
-        let mut envelope = Vec::new();
-        if negotiated.era == Era::Modern {
-            let capabilities =
-                options.callbacks.answers.capabilities(negotiated.era, &options.capabilities);
-            envelope
-                .push((Member::MetaVersion, Value::from(negotiated.revision.as_str()).to_string()));
-            envelope.push((Member::MetaClient, options.whoami().to_string()));
-            envelope.push((Member::MetaCapabilities, capabilities.to_string()));
-            let level = options.log_level.as_deref().map(|level| Value::from(level).to_string());
-            envelope.extend(level.map(|level| (Member::MetaLogLevel, level)));
-        }
-        // In the words of whom it speaks for, if there is somebody.
-        let theirs = server.through().map(|behind| behind.identity.envelope()).unwrap_or_default();
-        for (name, value) in &mut envelope {
-            if let Some((_, said)) = theirs.iter().find(|(theirs, _)| theirs == name) {
-                value.clone_from(said);
-            }
-        }
-        let negotiate::Negotiated { connection, era, revision, welcome } = negotiated;
-        Ok(Self {
-            inner: Arc::new(Inner { connection, era, revision, welcome, envelope, options }),
-        })
+        let core = negotiate(&server, &Arc::new(options)).await?;
+        Ok(Self { core: Arc::new(core) })
     }
 
     /// Calls a method; the result as it came.
@@ -130,64 +125,68 @@ impl Client {
         params: impl Serialize,
         options: CallOptions,
     ) -> Result<Value, CallError> {
-        let params = call::to_params(&params)?;
-        let result = self.inner.call(method, params, &options).await?;
-        Part::new(&result).read().map_err(|error| CallError::Unusable { what: error.to_string() })
+        call::to_value(&self.request_raw(method, params, options).await?)
     }
 
     /// Says something that wants no answer. It is on its way when this returns.
     pub async fn notify(&self, method: &str, params: impl Serialize) -> Result<(), CallError> {
         let params = call::to_params(&params)?;
         let message = Message::notification(method, Some(&params));
-        let message = self.inner.enveloped(&message, &CallOptions::default(), None);
-        self.inner.connection.far.note(message).await;
+        let message = self.core.enveloped(&message, &CallOptions::default(), None);
+        self.core.connection.note(message).await;
         Ok(())
     }
 
     /// Ends the connection: what is open fails with `Transport closed`, the
     /// child is stopped, the session deleted.
     pub async fn close(&self) {
-        self.inner.connection.inbox.close();
-        self.inner.connection.far.close().await;
+        self.core.connection.inbox.close();
+        self.core.connection.close().await;
     }
 
     /// Whether the server was there when last heard of.
     pub fn is_connected(&self) -> bool {
-        self.inner.connection.inbox.is_connected()
+        self.core.connection.inbox.connected.load(Ordering::Relaxed)
     }
 
     /// The era that is spoken.
     pub fn era(&self) -> Era {
-        self.inner.era
+        self.core.era
     }
 
     /// The protocol version that is spoken.
     pub fn revision(&self) -> &str {
-        &self.inner.revision
+        &self.core.revision
     }
 
     /// What the server said of itself: the result of `initialize` or
     /// `server/discover`; null if a modern server said nothing.
     pub fn welcome(&self) -> &Value {
-        &self.inner.welcome
+        &self.core.welcome
     }
 
     /// Who the server says it is; null if it does not say.
     pub fn server(&self) -> &Value {
-        match self.inner.era {
-            Era::Legacy => &self.inner.welcome["serverInfo"],
-            Era::Modern => &self.inner.welcome["_meta"][meta::SERVER],
+        match self.core.era {
+            Era::Legacy => &self.core.welcome["serverInfo"],
+            Era::Modern => &self.core.welcome["_meta"][meta::SERVER],
         }
     }
 
     /// What the server can do; null if it does not say.
     pub fn capabilities(&self) -> &Value {
-        &self.inner.welcome["capabilities"]
+        &self.core.welcome["capabilities"]
     }
 
     /// For the next connection to the same server, to spare it the question.
     pub fn remembered(&self) -> Remembered {
-        Remembered { era: self.inner.era, until: now() + REMEMBER }
+        Remembered { era: self.core.era, until: now() + REMEMBER }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("revision", &self.core.revision).finish_non_exhaustive()
     }
 }
 
@@ -227,7 +226,7 @@ pub enum CallError {
     /// The server has not said that it can do this.
     #[error("the server does not offer {what}")]
     Unsupported { what: String },
-    /// The task ended because somebody cancelled it.
+    /// The task ended because it was cancelled.
     #[error("the task was cancelled")]
     Cancelled,
     /// The server kept asking.
@@ -258,6 +257,14 @@ impl CallError {
     /// No answer came in this time.
     pub(crate) fn timeout(waited: Duration) -> Self {
         Self::Failed(Failure::Timeout { waited })
+    }
+
+    fn unusable(what: impl Into<String>) -> Self {
+        Self::Unusable { what: what.into() }
+    }
+
+    fn unsupported(what: &str) -> Self {
+        Self::Unsupported { what: what.to_owned() }
     }
 
     /// What an error answer says.
@@ -300,8 +307,268 @@ impl From<ConnectError> for Failure {
             ConnectError::NoCommonRevision { theirs } => {
                 Self::NoCommonRevision { theirs: theirs.into() }
             }
-            ConnectError::NotModern { .. } => Self::Unusable { what: error.to_string().into() },
-            ConnectError::Failed(error) => Self::Unusable { what: error.to_string().into() },
+            other => Self::Unusable { what: other.to_string().into() },
         }
+    }
+}
+
+const NO_VERSIONS: &str = "its answer names no versions";
+
+/// Meets a server.
+async fn negotiate(
+    server: &ServerTarget,
+    options: &Arc<ClientOptions>,
+) -> Result<ClientCore, ConnectError> {
+    if let Some(through) = server.through() {
+        return negotiate_via_bridge(server, through, options).await;
+    }
+    let known = options.remembered.filter(|known| known.until > now()).map(|known| known.era);
+    let era = options.era.or(known.filter(|&era| era == Era::Legacy));
+    match (era, server.target()) {
+        (Some(Era::Legacy), _) | (None, Target::Url { strategy: Strategy::SseOnly, .. }) => {
+            greet_anew(server, options).await
+        }
+        (None, Target::Url { strategy: Strategy::SseFirst, .. }) => {
+            negotiate_legacy_first(server, options).await
+        }
+        (_, Target::Command(_)) => negotiate_with_child(server, options).await,
+        (_, Target::Url { .. }) => negotiate_with_endpoint(server, options).await,
+    }
+}
+
+/// A bridge speaks whatever its clients speak. As a client without an era it is asked
+/// what the server speaks: what that one says is then not translated for us.
+async fn negotiate_via_bridge(
+    server: &ServerTarget,
+    through: &ViaBridge,
+    options: &Arc<ClientOptions>,
+) -> Result<ClientCore, ConnectError> {
+    let identity = &through.identity;
+    if identity.era() == Some(Era::Legacy) {
+        return greet(ServerConnection::new(server, Era::Legacy, options), identity.greeting())
+            .await;
+    }
+    let connection = ServerConnection::new(server, Era::Modern, options);
+    let (question, mut envelope) = (question(options), identity.envelope());
+    if identity.era().is_none() {
+        envelope.push((Member::MetaCapabilities, options.declared(Era::Modern).to_string()));
+    }
+    let question = asked(question, envelope);
+    let params = question.payload().unwrap_or_default();
+    let answer = connection.ask(method::DISCOVER, params, options.timeout).await?;
+    if identity.era().is_none() && through.bridge.common_era() == Some(Era::Legacy) {
+        if answer.kind() == Kind::Error {
+            return Err(CallError::from_answer(&answer).into());
+        }
+        // It has been greeted with that, and answers the same again.
+        return greet_anew(server, options).await;
+    }
+    match probe::verdict(Carrier::Http, &probe::reply(None, &answer)) {
+        Verdict::Modern(revision) => Ok(modern(server, connection, revision, Some(&answer))),
+        _ => Err(CallError::from_answer(&answer).into()),
+    }
+}
+
+/// The older transport has no modern servers; but there may be one where it
+/// was looked for.
+async fn negotiate_legacy_first(
+    server: &ServerTarget,
+    options: &Arc<ClientOptions>,
+) -> Result<ClientCore, ConnectError> {
+    let greeted = greet_anew(server, options).await;
+    let is_other =
+        |error: &CallError| matches!(error, CallError::Server { .. }) || error.status().is_some();
+    if !matches!(&greeted, Err(ConnectError::Failed(error)) if is_other(error)) {
+        return greeted;
+    }
+    let only_modern = ClientOptions { era: Some(Era::Modern), ..ClientOptions::clone(options) };
+    match negotiate_with_endpoint(server, &Arc::new(only_modern)).await {
+        Ok(negotiated) => Ok(negotiated),
+        Err(_) => greeted,
+    }
+}
+
+fn question(options: &ClientOptions) -> Message {
+    probe::question(&Id::from(1), &options.whoami())
+}
+
+/// wire: NEG-3, NEG-7, NEG-8
+async fn negotiate_with_child(
+    server: &ServerTarget,
+    options: &Arc<ClientOptions>,
+) -> Result<ClientCore, ConnectError> {
+    let connection = ServerConnection::new(server, Era::Modern, options);
+    let Some(upstream) = connection.own() else { return Err(not_modern(NO_VERSIONS)) };
+    let question = question(options);
+    let params = question.payload().unwrap_or_default();
+    // A server that must be modern is not started again as a legacy one.
+    upstream.set_probing(options.era != Some(Era::Modern));
+    let answer = connection.ask(method::DISCOVER, params, options.probe_timeout).await;
+    upstream.set_probing(false);
+    let reply = match &answer {
+        Ok(answer) => probe::reply(None, answer),
+        Err(CallError::Failed(Failure::Timeout { .. })) => ProbeReply::Silence,
+        Err(_) => ProbeReply::Broken,
+    };
+    match probe::verdict(Carrier::Pipe, &reply) {
+        Verdict::Modern(revision) => Ok(modern(server, connection, revision, answer.ok().as_ref())),
+        Verdict::Unusable => Err(nothing_in_common(connection, answer.ok().as_ref())),
+        Verdict::Legacy | Verdict::Undecided if options.era == Some(Era::Modern) => {
+            connection.close_later();
+            Err(match answer {
+                Ok(answer) if answer.kind() == Kind::Error => {
+                    not_modern(CallError::from_answer(&answer))
+                }
+                Ok(_) => not_modern(NO_VERSIONS),
+                Err(error) => error.into(),
+            })
+        }
+        Verdict::Legacy | Verdict::Undecided if answer.is_ok() => {
+            // It answered, so it lives. But some take the question for the
+            // beginning of a modern conversation, and refuse any other.
+            upstream.change_era(Era::Legacy);
+            match greet(connection, None).await {
+                Err(ConnectError::Failed(_)) => greet_anew(server, options).await,
+                negotiated => negotiated,
+            }
+        }
+        Verdict::Legacy | Verdict::Undecided => {
+            connection.close_later();
+            greet_anew(server, options).await
+        }
+    }
+}
+
+fn not_modern(why: impl fmt::Display) -> ConnectError {
+    ConnectError::NotModern { why: why.to_string() }
+}
+
+/// wire: NEG-5, NEG-6
+async fn negotiate_with_endpoint(
+    server: &ServerTarget,
+    options: &Arc<ClientOptions>,
+) -> Result<ClientCore, ConnectError> {
+    let connection = ServerConnection::new(server, Era::Modern, options);
+    let question = question(options);
+    let Some(upstream) = connection.own() else { return Err(not_modern(NO_VERSIONS)) };
+    let Ok(probed) = tokio::time::timeout(options.timeout, upstream.probe(&question)).await else {
+        return Err(CallError::timeout(options.timeout).into());
+    };
+    if probed.is_sse && options.era.is_none() {
+        return greet_anew(&server.sse_only(), options).await;
+    }
+    match probe::verdict(Carrier::Http, &probed.reply) {
+        Verdict::Modern(revision) => {
+            Ok(modern(server, connection, revision, probed.answer.as_ref()))
+        }
+        Verdict::Unusable => Err(nothing_in_common(connection, probed.answer.as_ref())),
+        Verdict::Legacy if options.era != Some(Era::Modern) => greet_anew(server, options).await,
+        Verdict::Legacy => Err(probed.failure.map_or_else(|| not_modern(NO_VERSIONS), not_modern)),
+        Verdict::Undecided => {
+            Err(CallError::Failed(probed.failure.unwrap_or(Failure::CLOSED)).into())
+        }
+    }
+}
+
+fn modern(
+    server: &ServerTarget,
+    connection: Arc<ServerConnection>,
+    revision: Revision,
+    answer: Option<&Message>,
+) -> ClientCore {
+    let options = &connection.inbox.options;
+    let mut envelope = vec![
+        (Member::MetaVersion, Value::from(revision.as_str()).to_string()),
+        (Member::MetaClient, options.whoami().to_string()),
+        (Member::MetaCapabilities, options.declared(Era::Modern).to_string()),
+    ];
+    let level = options.log_level.as_deref().map(|level| Value::from(level).to_string());
+    envelope.extend(level.map(|level| (Member::MetaLogLevel, level)));
+    // In the words of the client that it speaks for, if there is one.
+    let theirs = server.through().map(|through| through.identity.envelope()).unwrap_or_default();
+    for (name, value) in &mut envelope {
+        if let Some((_, said)) = theirs.iter().find(|(theirs, _)| theirs == name) {
+            value.clone_from(said);
+        }
+    }
+    let answer = answer.filter(|answer| answer.kind() == Kind::Result);
+    let welcome = answer.and_then(Message::payload_value).unwrap_or_default();
+    ClientCore { connection, era: Era::Modern, revision: revision.to_string(), welcome, envelope }
+}
+
+fn nothing_in_common(connection: Arc<ServerConnection>, answer: Option<&Message>) -> ConnectError {
+    connection.close_later();
+    let theirs = answer.and_then(|answer| {
+        let supported = answer.body().get(&["supportedVersions"]);
+        supported.or_else(|| answer.inside(Member::Data, &["supported"]))
+    });
+    let theirs = theirs.map_or(&b"nothing we know"[..], Part::text);
+    let theirs = String::from_utf8_lossy(theirs).into_owned();
+    ConnectError::NoCommonRevision { theirs }
+}
+
+async fn greet_anew(
+    server: &ServerTarget,
+    options: &Arc<ClientOptions>,
+) -> Result<ClientCore, ConnectError> {
+    greet(ServerConnection::new(server, Era::Legacy, options), None).await
+}
+
+/// Greets a legacy server, in these words if there are any.
+///
+/// wire: LIF-1, LIF-2
+async fn greet(
+    connection: Arc<ServerConnection>,
+    words: Option<&[u8]>,
+) -> Result<ClientCore, ConnectError> {
+    let options = Arc::clone(&connection.inbox.options);
+    let params = json!({
+        "protocolVersion": Revision::NEWEST_LEGACY.as_str(),
+        "capabilities": options.declared(Era::Legacy),
+        "clientInfo": options.whoami(),
+    });
+    let params = params.to_string();
+    let params = words.unwrap_or(params.as_bytes());
+    let answer = connection.ask(method::INITIALIZE, params, options.timeout).await;
+    let greeted = answer.map_err(ConnectError::from).and_then(|answer| welcome(&answer));
+    let (revision, welcome) = match greeted {
+        Ok(greeted) => greeted,
+        Err(error) => {
+            connection.close_later();
+            return Err(error);
+        }
+    };
+    connection.note(Message::notification(method::INITIALIZED, None)).detach();
+    if let Some(upstream) = connection.own() {
+        upstream.until_listening().await;
+    }
+    if let Some(level) = &options.log_level
+        && welcome["capabilities"].get("logging").is_some()
+    {
+        let params = json!({ "level": level }).to_string();
+        let time = options.timeout.min(Duration::from_secs(5));
+        // A server that does not take the level can be used all the same.
+        _ = connection.ask(method::SET_LEVEL, params.as_bytes(), time).await;
+    }
+    Ok(ClientCore { connection, era: Era::Legacy, revision, welcome, envelope: Vec::new() })
+}
+
+/// What a legacy server settled on. Versions before the newest we know follow
+/// the rules of those before them; others cannot be guessed.
+fn welcome(answer: &Message) -> Result<(String, Value), ConnectError> {
+    if answer.kind() == Kind::Error {
+        return Err(CallError::from_answer(answer).into());
+    }
+    let welcome = answer.payload_value().unwrap_or_default();
+    let Some(version) = welcome["protocolVersion"].as_str() else {
+        let what = "initialize was answered without a protocolVersion";
+        return Err(CallError::unusable(what).into());
+    };
+    let version = version.to_owned();
+    let usable = era_of(&version) == Era::Legacy && *version <= *Revision::NEWEST_LEGACY.as_str();
+    if usable {
+        Ok((version, welcome))
+    } else {
+        Err(ConnectError::NoCommonRevision { theirs: version })
     }
 }

@@ -63,7 +63,7 @@ use crate::client::{CallOptions, Client, ClientOptions};
 use crate::connection::{lock, now};
 use crate::drive::{OwnedTask, Stop, race};
 use crate::upstream::ServerTarget;
-use server_entry::{ReadList, ServerConnection, ServerEntry};
+use server_entry::{ReadList, ServerEntry, WatchedConnection};
 use supervisor::{Action, Supervisor};
 
 /// Named servers. Clones share them; the last one dropped lets go of them.
@@ -363,7 +363,7 @@ impl Roster {
         &self,
         name: &str,
         options: &CallOptions,
-    ) -> Result<(Client, Arc<ServerConnection>), RosterError> {
+    ) -> Result<(Client, Arc<WatchedConnection>), RosterError> {
         let unknown = || RosterError::Unknown { name: name.to_owned() };
         let entry = self.shared.entry(name).ok_or_else(unknown)?;
         self.shared.step(|supervisor, now| supervisor.want(name, now));

@@ -57,70 +57,87 @@
 //! [`Error`] is what anything may fail with, [`Notice`] is what clients say
 //! unasked, [`Handler`] is for those who forward. Calls run in the task of their
 //! client's connection and are dropped when the client cancels.
+//!
+//! Which method is answered by which part:
+//!
+//! ```text
+//!   about the connection   initialize, ping, discover, setLevel, subscribe, listen   here, at once
+//!   lists                  if there is such a list                                   here, at once
+//!   calls, reads, tasks    if there is such a list                                   here, awaited
+//!   everything else        the raw handler, if there is one; else there is no such method
+//! ```
 
+use std::collections::HashMap;
 use std::fmt;
+use std::future::Future;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use bytes::Bytes;
+use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::{Ask, Exchange, HeaderParams};
-use switchboard_proto::jsonrpc::{Id, Message};
-use switchboard_proto::method;
+use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
+use switchboard_proto::method::{self, meta};
+use switchboard_proto::project;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::{Era, Revision};
+use tokio::sync::Semaphore;
 
 use crate::backend::{Backend, PendingWork};
 use crate::call::Call;
-use crate::connection::ClientConnection;
-use catalog::Catalog;
+use crate::connection::{ClientConnection, lock};
+use crate::seal::Sealer;
+use catalog::{Completion, PageRequest, ServerCatalog};
 use context::CallChannel;
-use handler::{CatchPanic, DynMethods};
-use session::Caller;
+use handler::{DynMethods, catch_panic};
+use session::{Caller, ServerSession};
 
-mod ask;
-mod builder;
 mod builtin_tools;
 mod catalog;
 mod context;
-mod dispatch;
 mod handler;
-mod prompt;
-mod resource;
 mod server_tasks;
 mod session;
-mod subscriptions;
 mod tool;
-mod tool_result;
 
-pub use ask::{Elicited, VisitPage};
-pub use builder::Builder;
-pub use catalog::{BuildError, CompletionRequest, CompletionSubject};
-pub use context::Context;
-pub use dispatch::CacheHints;
+pub use catalog::{
+    BuildError, CompletionRequest, CompletionSubject, Prompt, PromptArguments, PromptDraft,
+    PromptResult, Resource, ResourceDraft, Template, Variables,
+};
+pub use context::{Context, Elicited, VisitPage};
 pub use handler::{Error, Handler, Notice, Request};
-pub use prompt::{Prompt, PromptArguments, PromptDraft, PromptResult};
-pub use resource::{Resource, ResourceDraft, Template, Variables};
+pub use project::CacheHints;
 pub use server_tasks::TaskSupport;
 pub use session::Level;
 pub(crate) use session::covers;
-pub use tool::{Tool, ToolDraft};
-pub use tool_result::{Content, Contents, IntoToolResult, Nature, ToolOutcome, ToolResult};
+pub use tool::{
+    Content, Contents, IntoToolResult, Nature, Tool, ToolDraft, ToolOutcome, ToolResult,
+};
+
+/// Entries on one page of a list, unless the server says otherwise.
+const PAGE: usize = 1000;
+
+/// The capability to tell of changed resources.
+const SUBSCRIBE: &str = "/resources/subscribe";
 
 /// A server: serves any number of clients of every revision at once.
 ///
 /// Made with [`Server::builder`], and served by [`stdio::serve`](crate::stdio::serve), by a
-/// [`Site`](crate::http::site::Site), or by both. Its lists may change meanwhile: whoever
-/// adds or removes something here, or calls `*_changed`, has clients told.
+/// [`Site`](crate::http::site::Site), or by both. Its lists may change meanwhile:
+/// clients are told when something is added or removed here, or `*_changed` is called.
 pub struct Server {
-    identity: session::Identity,
-    catalog: RwLock<Arc<Catalog>>,
-    raw: Option<Arc<dyn DynMethods>>,
-    heard: Option<Arc<handler::NoticeCallback>>,
-    notices: handler::NoticeCount,
+    identity: session::ServerIdentity,
+    catalog: RwLock<Arc<ServerCatalog>>,
+    completion: Option<Box<Completion>>,
+    handler: Option<Arc<dyn DynMethods>>,
+    on_notification: Option<Box<handler::NoticeCallback>>,
+    notices: Arc<Semaphore>,
     page: usize,
     cache: CacheHints,
-    sessions: session::Sessions,
-    asks: ask::OpenQuestions,
-    listens: subscriptions::Listens,
-    tasks: server_tasks::Tasks,
+    sessions: RwLock<HashMap<u64, Arc<ServerSession>>>,
+    questions: context::OpenQuestions,
+    listens: Mutex<session::OpenListens>,
+    tasks: server_tasks::ServerTasks,
     trace: Option<builtin_tools::Traces>,
     this: Weak<Self>,
 }
@@ -128,127 +145,242 @@ pub struct Server {
 impl Server {
     /// Begins a server that calls itself this.
     pub fn builder(name: &str, version: &str) -> Builder {
-        Builder::new(name, version)
+        let server = Self {
+            identity: session::ServerIdentity {
+                info: Map::new(),
+                text: Bytes::new(),
+                instructions: None,
+                logging: true,
+                capabilities: Map::new(),
+                extensions: Map::new(),
+                speaks: Revision::ALL.to_vec(),
+            },
+            catalog: RwLock::default(),
+            completion: None,
+            handler: None,
+            on_notification: None,
+            notices: Arc::new(Semaphore::new(handler::MOST_NOTICES)),
+            page: PAGE,
+            cache: CacheHints::default(),
+            sessions: RwLock::default(),
+            questions: context::OpenQuestions::default(),
+            listens: Mutex::default(),
+            tasks: server_tasks::ServerTasks::default(),
+            trace: None,
+            this: Weak::new(),
+        };
+        Builder { server, flaw: None }.info("name", name).info("version", version)
     }
 
     /// Adds a tool; clients are told that the list has changed.
     pub fn add_tool(&self, tool: Tool) -> Result<(), BuildError> {
-        self.change(|catalog| catalog.tools.add(tool))?;
-        self.tools_changed();
-        Ok(())
+        self.change("tools", |catalog| catalog.tools.add(tool))
     }
 
     /// Takes a tool away; false if it was not there. Calls that are open go on.
     pub fn remove_tool(&self, name: &str) -> bool {
-        let removed = self.change(|catalog| catalog.tools.remove(name));
-        if removed {
-            self.tools_changed();
-        }
-        removed
+        self.change("tools", |catalog| catalog.tools.remove(name)).is_ok()
     }
 
     /// Adds a prompt; clients are told that the list has changed.
     pub fn add_prompt(&self, prompt: Prompt) -> Result<(), BuildError> {
-        self.change(|catalog| catalog.prompts.add(prompt))?;
-        self.prompts_changed();
-        Ok(())
+        self.change("prompts", |catalog| catalog.prompts.add(prompt))
     }
 
     /// Takes a prompt away; false if it was not there.
     pub fn remove_prompt(&self, name: &str) -> bool {
-        let removed = self.change(|catalog| catalog.prompts.remove(name));
-        if removed {
-            self.prompts_changed();
-        }
-        removed
+        self.change("prompts", |catalog| catalog.prompts.remove(name)).is_ok()
     }
 
     /// Adds a resource; clients are told that the list has changed.
     pub fn add_resource(&self, resource: Resource) -> Result<(), BuildError> {
-        self.change(|catalog| catalog.resources.add(resource))?;
-        self.resources_changed();
-        Ok(())
+        self.change("resources", |catalog| catalog.resources.add(resource))
     }
 
     /// Takes a resource away; false if it was not there.
     pub fn remove_resource(&self, uri: &str) -> bool {
-        let removed = self.change(|catalog| catalog.resources.remove(uri));
-        if removed {
-            self.resources_changed();
+        self.change("resources", |catalog| catalog.resources.remove(uri)).is_ok()
+    }
+
+    /// Changes the lists, and says which of them has changed.
+    fn change<E>(
+        &self,
+        list: &'static str,
+        change: impl FnOnce(&mut ServerCatalog) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut catalog = write(&self.catalog);
+        change(Arc::make_mut(&mut catalog))?;
+        drop(catalog);
+        self.list_changed(list);
+        Ok(())
+    }
+
+    fn catalog(&self) -> Arc<ServerCatalog> {
+        Arc::clone(&read(&self.catalog))
+    }
+
+    /// Who made a call; why not, if it cannot be served at all.
+    fn caller(&self, client: &Arc<ClientConnection>, call: &Request) -> Result<Caller, Refusal> {
+        let unknown = || Refusal::UnknownMethod { method: call.method().to_owned() };
+        if client.era() == Era::Modern {
+            if !self.speaks(Era::Modern) || method::REMOVED.contains(&call.method()) {
+                return Err(unknown());
+            }
+            // A log level that does not exist is a mistake worth telling (META-4).
+            if let Some(level) = call.message.part(Member::MetaLogLevel) {
+                session::read_level(&level.as_string().unwrap_or_default())
+                    .map_err(|what| Refusal::BadEnvelope { what })?;
+            }
+            // A state that leads to a call of ours has done so before it gets here; one that
+            // was sealed and does not is forged, or of a server that is no more (MRTR-8).
+            // Any other is a raw handler's own.
+            let state = call.message.string(Member::RequestState);
+            if state.is_some_and(|state| Sealer::is_sealed(&state)) {
+                return Err(Refusal::BadState);
+            }
+            return Ok(Caller::Request(call.message.clone()));
         }
-        removed
+        match call.method() {
+            method::INITIALIZE => {
+                let nobody =
+                    ServerSession::new(client, Revision::ASSUMED, &Value::Null, Value::Null);
+                Ok(Caller::Session(nobody))
+            }
+            method::DISCOVER | method::LISTEN => Err(unknown()),
+            _ => self.session(client).map(Caller::Session).ok_or(Refusal::NotInitialized),
+        }
     }
 
-    fn change<R>(&self, change: impl FnOnce(&mut Catalog) -> R) -> R {
-        let mut shared = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
-        let mut catalog = Catalog::clone(&shared);
-        let result = change(&mut catalog);
-        *shared = Arc::new(catalog);
-        result
-    }
-
-    fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn dispatch(
+    /// Answers what needs no waiting; none if it takes its time.
+    fn answer_at_once(
         &self,
         client: &Arc<ClientConnection>,
-        record: &Call,
-        request: Message,
-        said: HeaderParams,
-    ) -> PendingWork {
-        let (call, exchange) = (Request { request }, record.exchange());
-        let caller = match self.caller(client, &call) {
-            Ok(caller) => caller,
-            Err(why) => {
-                client.turn_away(exchange, call.request.id(), &why);
-                return PendingWork::none();
+        caller: &Caller,
+        call: &Request,
+    ) -> Option<Result<Bytes, Error>> {
+        let empty = Bytes::from_static(b"{}");
+        Some(match (call.method(), caller) {
+            (method::INITIALIZE, _) => self.initialize(client, call),
+            (method::PING, _) => Ok(empty),
+            (method::DISCOVER, _) => Ok(self.discover()),
+            (method::SET_LEVEL, Caller::Session(session)) if session.is_offered("/logging") => {
+                call.text("level").and_then(|name| session.set_level(&name)).map(|()| empty)
             }
-        };
-        match self.at_once(client, exchange, &caller, &call) {
-            dispatch::Step::Done(result) => {
-                self.finish(client, exchange, &caller, &call, result);
-                PendingWork::none()
+            (method::SUBSCRIBE, Caller::Session(session)) if session.is_offered(SUBSCRIBE) => {
+                call.text("uri").and_then(|uri| session.watch(&uri)).map(|()| empty)
             }
-            dispatch::Step::Open => PendingWork::none(),
-            dispatch::Step::Work => self.work(client, record, caller, call, said),
-        }
-    }
-
-    /// Runs what takes its time, in the task of whoever called.
-    fn work(
-        &self,
-        client: &Arc<ClientConnection>,
-        record: &Call,
-        caller: Caller,
-        call: Request,
-        said: HeaderParams,
-    ) -> PendingWork {
-        let Some(server) = self.this.upgrade() else { return PendingWork::none() };
-        let exchange = record.exchange();
-        let channel = CallChannel::Call { client: Arc::clone(client), exchange };
-        let cx = Context::new(Arc::clone(&server), caller, channel, &call.request);
-        let state = Arc::downgrade(&cx.state);
-        if !record.hold(state) {
-            return PendingWork::none();
-        }
-        let client = Arc::clone(client);
-        PendingWork::one(async move {
-            let state = Arc::clone(&cx.state);
-            let answer = CatchPanic(Box::pin(server.answer(&call, &said, cx)));
-            let answer = state.run(answer).await;
-            if let Some(mut result) = answer {
-                let asked = state.asked.load(Ordering::Relaxed) || call.brings_answers();
-                if asked && method::is_cacheable(call.method()) {
-                    result = result.map(dispatch::without_caching);
-                }
-                server.finish(&client, exchange, &state.caller, &call, result);
+            (method::UNSUBSCRIBE, Caller::Session(session)) if session.is_offered(SUBSCRIBE) => {
+                call.text("uri").map(|uri| _ = lock(&session.watched).remove(&*uri)).map(|()| empty)
             }
+            _ => return self.list(caller, call),
         })
     }
 
-    /// Answers a call, in the words of its client.
+    /// A page of a list, if the server has such a list.
+    fn list(&self, caller: &Caller, call: &Request) -> Option<Result<Bytes, Error>> {
+        let catalog = self.catalog();
+        let cursor = call.message.string(Member::Cursor);
+        if cursor.is_none() && call.message.has(Member::Cursor) {
+            return Some(Err(Error::invalid_params("params.cursor must be a string")));
+        }
+        let core_tasks = caller.revision().rules().core_tasks;
+        let page = PageRequest { cursor: cursor.as_deref(), size: self.page, core_tasks };
+        Some(match call.method() {
+            method::LIST_TOOLS if catalog.tools.offered => catalog.tools.page("tools", &page),
+            method::LIST_PROMPTS if catalog.prompts.offered => {
+                catalog.prompts.page("prompts", &page)
+            }
+            method::LIST_RESOURCES if catalog.has_resources() => {
+                catalog.resources.page("resources", &page)
+            }
+            method::LIST_TEMPLATES if catalog.has_resources() => {
+                catalog.templates.page("resourceTemplates", &page)
+            }
+            _ => return None,
+        })
+    }
+
+    /// Answers what takes its time.
+    async fn answer(
+        &self,
+        call: &Request,
+        said: &HeaderParams,
+        cx: Context,
+    ) -> Result<Bytes, Error> {
+        let catalog = self.catalog();
+        let unknown = |what: &str, name| Error::invalid_params(format!("Unknown {what}: {name}"));
+        match (call.method(), &self.completion) {
+            (method::CALL_TOOL, _) if catalog.tools.offered => {
+                let name = call.text("name")?;
+                let tool = catalog.tools.get(&name).ok_or_else(|| unknown("tool", name))?;
+                self.call_tool(tool, call, said, cx).await.map(|result| result.to_bytes())
+            }
+            (method::GET_PROMPT, _) if catalog.prompts.offered => {
+                let name = call.text("name")?;
+                let prompt = catalog.prompts.get(&name).ok_or_else(|| unknown("prompt", name))?;
+                prompt.get(call, cx).await
+            }
+            (method::READ_RESOURCE, _) if catalog.has_resources() => {
+                let uri = call.text("uri")?;
+                if let Some(resource) = catalog.resources.get(&uri) {
+                    return resource.reader.read(uri, Variables::new(), cx).await;
+                }
+                let mut templates = catalog.templates.items.iter();
+                match templates.find_map(|template| Some((template, template.matches(&uri)?))) {
+                    Some((template, variables)) => template.reader.read(uri, variables, cx).await,
+                    None => Err(Error::no_such_resource(&uri, cx.era())),
+                }
+            }
+            (method::COMPLETE, Some(completion)) => {
+                let what = CompletionRequest::read(call)?;
+                what.of.check(&catalog)?;
+                completion(what, cx).await.map(catalog::completion_result)
+            }
+            (method, _) if method.starts_with("tasks/") && self.has_tasks(&cx) => {
+                self.answer_task(call, &cx).await
+            }
+            (method, _) => match &self.handler {
+                Some(handler) => Arc::clone(handler).call(call.clone(), cx).await,
+                None => Err(Error::unknown_method(method)),
+            },
+        }
+    }
+
+    /// Calls a tool with arguments that fit; those that do not are the model's
+    /// to mend, so they make a result (ERR-3).
+    async fn call_tool(
+        &self,
+        tool: &Arc<Tool>,
+        call: &Request,
+        said: &HeaderParams,
+        mut cx: Context,
+    ) -> Result<ToolResult, Error> {
+        let arguments = call.message.part(Member::Arguments);
+        let arguments = match arguments.filter(|it| it.text() != b"null") {
+            None => json!({}),
+            Some(it) => it.read().map_err(|error| Error::invalid_params(error.to_string()))?,
+        };
+        tool.check_headers(&arguments, said)?;
+        let as_task = server_tasks::wanted(tool, call, &cx)?;
+        let started = crate::connection::now();
+        cx.tool = Some(Arc::clone(tool));
+        let result = match tool.complaint(&arguments) {
+            Some(complaint) => Ok(ToolResult::error(format!("invalid arguments: {complaint}"))),
+            None if as_task => {
+                let running = Arc::clone(tool);
+                cx.defer(async move |cx| (running.run.0)(arguments, cx).await).await
+            }
+            None => (tool.run.0)(arguments, cx).await,
+        };
+        let result = result.and_then(|result| tool.check_output(result));
+        match &self.trace {
+            Some(traces) => traces.record(tool.name(), started.elapsed(), result),
+            None => result,
+        }
+    }
+
+    /// Answers a call, as the caller's revision wants it. A tool is written once, in the newest
+    /// words; what an older client does not know is put into words that it knows (GW-70).
     fn finish(
         &self,
         client: &ClientConnection,
@@ -257,13 +389,36 @@ impl Server {
         call: &Request,
         result: Result<Bytes, Error>,
     ) {
-        let projected = result.and_then(|result| self.project_result(caller, call, result));
-        let id = call.request.id();
-        let answer = match projected {
+        let project = |result: Bytes| {
+            let (method, identity) = (call.method(), Some(&*self.identity.text));
+            let projected = match caller.era() {
+                Era::Modern => project::modern(&result, method, identity, self.cache),
+                Era::Legacy => {
+                    project::legacy(result, method, caller.revision(), self.is_wrapped(call))
+                }
+            };
+            projected
+                .map_err(|_| Error::internal("the server made a result that is no JSON object"))
+        };
+        let id = call.message.id();
+        let answer = match result.and_then(project) {
             Ok(result) => Message::result(id.unwrap_or(&Id::Integer(0)), &result),
-            Err(error) => error.to_message(id),
+            Err(error) => Message::error(id, &json!(error)),
         };
         client.finish(exchange, &answer);
+    }
+
+    /// Whether a call, or the task that it asks for, is one of a tool whose
+    /// output schema is listed inside another.
+    fn is_wrapped(&self, call: &Request) -> bool {
+        let text = |name| call.text(name).unwrap_or_default();
+        match call.method() {
+            method::CALL_TOOL => {
+                self.catalog().tools.get(&text("name")).is_some_and(|it| it.is_wrapped())
+            }
+            method::TASK_RESULT => self.tasks.is_wrapped(&text("taskId")),
+            _ => false,
+        }
     }
 }
 
@@ -271,19 +426,58 @@ impl Backend for Server {
     fn open(
         &self,
         client: &Arc<ClientConnection>,
-        call: &Call,
+        record: &Call,
         request: Message,
         said: HeaderParams,
     ) -> PendingWork {
-        self.dispatch(client, call, request, said)
+        let (call, exchange) = (Request { message: request }, record.exchange());
+        let caller = match self.caller(client, &call) {
+            Ok(caller) => caller,
+            Err(why) => {
+                client.turn_away(exchange, call.message.id(), &why);
+                return PendingWork::none();
+            }
+        };
+        let is_listen = call.method() == method::LISTEN;
+        let done = if is_listen {
+            self.listen(client, exchange, &call)
+        } else {
+            self.answer_at_once(client, &caller, &call)
+        };
+        if let Some(result) = done {
+            self.finish(client, exchange, &caller, &call, result);
+            return PendingWork::none();
+        }
+        let Some(server) = self.this.upgrade().filter(|_| !is_listen) else {
+            return PendingWork::none();
+        };
+        let client = Arc::clone(client);
+        let channel = CallChannel::Call { client: Arc::clone(&client), exchange };
+        let cx = Context::new(Arc::clone(&server), caller, channel, &call.message);
+        let state = Arc::downgrade(&cx.state);
+        if !record.hold(state) {
+            return PendingWork::none();
+        }
+        // Runs in the task that the call came by.
+        PendingWork::one(async move {
+            let state = Arc::clone(&cx.state);
+            let answer = state.run(catch_panic(server.answer(&call, &said, cx)));
+            if let Some(mut result) = answer.await {
+                let asked = state.asked.load(Ordering::Relaxed) || call.brings_answers();
+                if asked && method::is_cacheable(call.method()) {
+                    result = result.map(without_caching);
+                }
+                server.finish(&client, exchange, &state.caller, &call, result);
+            }
+        })
     }
 
     fn cancel(&self, client: &Arc<ClientConnection>, call: &Call) {
-        self.unlisten(client.number(), call.exchange());
+        lock(&self.listens).remove(&(client.number(), call.exchange()));
     }
 
     fn supply(&self, _: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
-        self.asks.supply(ask, answer);
+        self.questions.supply(ask, answer);
         None
     }
 
@@ -292,8 +486,8 @@ impl Backend for Server {
     }
 
     fn forget(&self, client: &Arc<ClientConnection>) {
-        self.forget_listens(client.number());
-        self.sessions.forget(client.number());
+        lock(&self.listens).retain(|&(of, _), _| of != client.number());
+        write(&self.sessions).remove(&client.number());
         self.tasks.forget(client.number());
     }
 }
@@ -302,6 +496,200 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("identity", &self.identity.info).finish_non_exhaustive()
     }
+}
+
+/// A server on its way.
+///
+/// What is wrong with any part (a name twice, a schema that is none) is told by
+/// [`build`](Self::build), so that the parts can be put together in one go.
+/// Capabilities follow from what there is.
+pub struct Builder {
+    server: Server,
+    /// The first thing that was wrong; told at the end.
+    flaw: Option<BuildError>,
+}
+
+impl Builder {
+    /// A name for people.
+    #[must_use]
+    pub fn title(self, title: &str) -> Self {
+        self.info("title", title)
+    }
+
+    /// Any other member of our identity: `description`, `icons`, `websiteUrl`.
+    #[must_use]
+    pub fn info(mut self, member: &str, value: impl Into<Value>) -> Self {
+        self.server.identity.info.insert(member.to_owned(), value.into());
+        self
+    }
+
+    /// How to use the server, for models.
+    #[must_use]
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.server.identity.instructions = Some(text.into());
+        self
+    }
+
+    /// A tool.
+    #[must_use]
+    pub fn tool(self, tool: Tool) -> Self {
+        let added = self.server.add_tool(tool);
+        self.note(added)
+    }
+
+    /// A prompt.
+    #[must_use]
+    pub fn prompt(self, prompt: Prompt) -> Self {
+        let added = self.server.add_prompt(prompt);
+        self.note(added)
+    }
+
+    /// A resource.
+    #[must_use]
+    pub fn resource(self, resource: Resource) -> Self {
+        let added = self.server.add_resource(resource);
+        self.note(added)
+    }
+
+    /// A pattern of resources.
+    #[must_use]
+    pub fn template(self, template: Template) -> Self {
+        let added = self.server.change("resources", |catalog| catalog.templates.add(template));
+        self.note(added)
+    }
+
+    fn note(mut self, added: Result<(), BuildError>) -> Self {
+        self.flaw = self.flaw.or(added.err());
+        self
+    }
+
+    /// What an argument of a prompt or a template could be; the first hundred are sent.
+    #[must_use]
+    pub fn completion<F, W>(mut self, function: F) -> Self
+    where
+        F: Fn(CompletionRequest, Context) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
+    {
+        self.server.completion =
+            Some(Box::new(move |completing, cx| Box::pin(function(completing, cx))));
+        self
+    }
+
+    /// Answers every method that neither the library nor a list of this server
+    /// answers. Say with [`capability`](Self::capability) what it can do.
+    #[must_use]
+    pub fn handler(mut self, handler: impl Handler) -> Self {
+        self.server.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Hears what clients say without wanting an answer, such as
+    /// `notifications/roots/list_changed`.
+    #[must_use]
+    pub fn on_notification<F, W>(mut self, function: F) -> Self
+    where
+        F: Fn(Notice) -> W + Send + Sync + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        self.server.on_notification = Some(Box::new(move |notice| Box::pin(function(notice))));
+        self
+    }
+
+    /// Declares a capability, or replaces the one that would be derived.
+    #[must_use]
+    pub fn capability(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.server.identity.capabilities.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Declares an extension, `prefix/name`, with its settings: an object, if
+    /// only an empty one. Clients say on their side whether they have it, see
+    /// [`Context::extension`] (EXT-1).
+    #[must_use]
+    pub fn extension(mut self, id: &str, settings: impl Into<Value>) -> Self {
+        let settings = settings.into();
+        if !meta::is_extension(id) || !settings.is_object() {
+            return self.note(Err(BuildError::Extension { id: id.to_owned() }));
+        }
+        self.server.identity.extensions.insert(id.to_owned(), settings);
+        self
+    }
+
+    /// Does not declare that the server logs to its clients.
+    #[must_use]
+    pub fn without_logging(mut self) -> Self {
+        self.server.identity.logging = false;
+        self
+    }
+
+    /// Speaks only these revisions.
+    #[must_use]
+    pub fn only(mut self, revisions: &[Revision]) -> Self {
+        self.server.identity.speaks = revisions.to_vec();
+        self
+    }
+
+    /// Entries on one page of a list.
+    #[must_use]
+    pub fn page_size(mut self, size: usize) -> Self {
+        self.server.page = size.max(1);
+        self
+    }
+
+    /// How long lists and resources may be kept, unless a result says otherwise (CACHE-1).
+    #[must_use]
+    pub fn cache(mut self, cache: CacheHints) -> Self {
+        self.server.cache = cache;
+        self
+    }
+
+    /// Adds the tool `get_tool_manifest`: all tools with their schemas and examples.
+    #[must_use]
+    pub fn manifest(self) -> Self {
+        self.tool(builtin_tools::manifest_tool())
+    }
+
+    /// Remembers the last calls of tools (never their arguments), and adds the
+    /// tool `get_trace_by_id`.
+    #[must_use]
+    pub fn traces(mut self) -> Self {
+        self.server.trace = Some(builtin_tools::Traces::default());
+        self.tool(builtin_tools::trace_tool())
+    }
+
+    /// The server, or what is wrong with it.
+    pub fn build(mut self) -> Result<Arc<Server>, BuildError> {
+        if let Some(flaw) = self.flaw {
+            return Err(flaw);
+        }
+        let identity = &mut self.server.identity;
+        identity.text = json!(identity.info).to_string().into();
+        Ok(Arc::new_cyclic(|this| Server { this: Weak::clone(this), ..self.server }))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// A result that nobody is to keep: it came of answers to questions (MRTR-12).
+fn without_caching(result: Bytes) -> Bytes {
+    let result = Part::new(&result).with("ttlMs", b"0").unwrap_or(result);
+    Part::new(&result).with("cacheScope", b"\"private\"").unwrap_or(result)
+}
+
+fn notification(method: &str, params: &Value) -> Message {
+    Message::notification(method, Some(params.to_string().as_bytes()))
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An id that cannot be guessed.

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::caller::{CallResult, Caller, Era, nonce};
+use crate::campaign::ensure;
 use crate::http::Lost;
 use crate::random::Random;
 
@@ -131,6 +132,13 @@ impl Load {
         }
         self.is_right()?;
         Ok(self.tally)
+    }
+
+    /// The same, and no client has lost its connection.
+    pub(crate) async fn stop_without_loss(self) -> Result<(), String> {
+        let tally = self.stop().await?;
+        let is_whole = tally.lost.load(Ordering::Relaxed) == 0;
+        ensure(is_whole, || "connections of clients were lost".to_owned())
     }
 }
 

@@ -38,38 +38,36 @@ pub struct ResponseCache {
 
 #[derive(Default)]
 struct Entries {
-    by_key: HashMap<Key, Entry>,
+    by_key: HashMap<CacheKey, CacheEntry>,
     bytes: usize,
     /// Counts what was emptied.
     emptied: u64,
 }
 
 #[derive(Clone, Eq, Hash, PartialEq)]
-struct Key {
+struct CacheKey {
     server: Arc<str>,
     /// None if anybody may have it.
-    identity: Option<Identity>,
+    identity: Option<[u8; 32]>,
     method: String,
     params: Bytes,
 }
 
-struct Entry {
+struct CacheEntry {
     result: Bytes,
     until: Instant,
 }
-
-type Identity = [u8; 32];
 
 /// Which server, and who we are to it.
 #[derive(Clone)]
 pub(super) struct CacheOwner {
     server: Arc<str>,
-    identity: Identity,
+    identity: [u8; 32],
 }
 
 impl CacheOwner {
     /// A child is nobody else's, so each is a server of its own.
-    pub(super) fn of(server: &ServerTarget) -> Self {
+    pub(super) fn new(server: &ServerTarget) -> Self {
         let (server, mut said) = match server.target() {
             Target::Command(_) => (format!("child {}", next_number()), Vec::new()),
             Target::Url { url, headers, .. } => {
@@ -84,6 +82,12 @@ impl CacheOwner {
         identity.copy_from_slice(digest(&SHA256, &said.concat()).as_ref());
         Self { server: server.into(), identity }
     }
+
+    fn key(&self, method: &str, params: &Bytes, private: bool) -> CacheKey {
+        let identity = private.then_some(self.identity);
+        let (server, method) = (Arc::clone(&self.server), method.to_owned());
+        CacheKey { server, identity, method, params: params.clone() }
+    }
 }
 
 impl ResponseCache {
@@ -94,8 +98,7 @@ impl ResponseCache {
 
     /// Forgets everything.
     pub fn clear(&self) {
-        let mut entries = lock(&self.entries);
-        entries.forget(|_| true);
+        lock(&self.entries).forget(|_| true);
     }
 
     /// How often something was emptied: what was asked for before is not kept after.
@@ -105,15 +108,15 @@ impl ResponseCache {
 
     pub(super) fn get(
         &self,
-        place: &CacheOwner,
+        owner: &CacheOwner,
         method: &str,
         params: &Bytes,
         now: Instant,
     ) -> Option<Bytes> {
-        let mut key = place.key(method, params, true);
+        let mut key = owner.key(method, params, true);
         let entries = lock(&self.entries);
         let mut fresh = |private: bool| {
-            key.identity = private.then_some(place.identity);
+            key.identity = private.then_some(owner.identity);
             entries.by_key.get(&key).filter(|entry| now < entry.until)
         };
         fresh(true).or_else(|| fresh(false)).map(|entry| entry.result.clone())
@@ -122,7 +125,7 @@ impl ResponseCache {
     /// Keeps a result, if its server allows that. `emptied` is from before it was asked for.
     pub(super) fn put(
         &self,
-        place: &CacheOwner,
+        owner: &CacheOwner,
         (method, params): (&str, &Bytes),
         result: &Bytes,
         emptied: u64,
@@ -137,16 +140,16 @@ impl ResponseCache {
         }
         let mut private = said.string("cacheScope").as_deref() != Some("public");
         if method != method::READ_RESOURCE {
-            private |= entries.narrow(place, method, private);
+            private |= entries.narrow(owner, method, private);
         }
-        let key = place.key(method, params, private);
+        let key = owner.key(method, params, private);
         let size = size(&key, result);
         entries.forget_one(&key);
-        // What does not fit at all must not cost the others their place.
+        // What does not fit at all must not cost the others their owner.
         if size <= self.most {
             entries.make_room(size, self.most, now);
             entries.bytes += size;
-            let entry = Entry { result: result.clone(), until: now + ttl.min(LONGEST) };
+            let entry = CacheEntry { result: result.clone(), until: now + ttl.min(LONGEST) };
             entries.by_key.insert(key, entry);
         }
     }
@@ -154,7 +157,7 @@ impl ResponseCache {
     /// Something has changed at the server.
     pub(super) fn handle_note(
         &self,
-        place: &CacheOwner,
+        owner: &CacheOwner,
         note: &str,
         params: impl FnOnce() -> Value,
     ) {
@@ -173,40 +176,32 @@ impl ResponseCache {
             let of = Part::new(&key.params).string("uri");
             // What changed may be a part of what was read (SUB-13).
             let is_about = uri.is_none_or(|uri| of.is_some_and(|of| covers(&of, uri)));
-            key.server == place.server && lists.contains(&&*key.method) && is_about
+            key.server == owner.server && lists.contains(&&*key.method) && is_about
         });
     }
 
     /// A list has changed under its reader: its pages do not fit together any
     /// more. Whether there were any.
-    pub(super) fn forget_list(&self, place: &CacheOwner, method: &str) -> bool {
+    pub(super) fn forget_list(&self, owner: &CacheOwner, method: &str) -> bool {
         let mut entries = lock(&self.entries);
         let before = entries.by_key.len();
-        entries.forget(|key| key.server == place.server && key.method == method);
+        entries.forget(|key| key.server == owner.server && key.method == method);
         entries.by_key.len() < before
     }
 }
 
-impl CacheOwner {
-    fn key(&self, method: &str, params: &Bytes, private: bool) -> Key {
-        let identity = private.then_some(self.identity);
-        let (server, method) = (Arc::clone(&self.server), method.to_owned());
-        Key { server, identity, method, params: params.clone() }
-    }
-}
-
 impl Entries {
-    fn forget(&mut self, is_stale: impl Fn(&Key) -> bool) {
+    fn forget(&mut self, is_stale: impl Fn(&CacheKey) -> bool) {
         self.emptied += 1;
         self.retain(|key, _| !is_stale(key));
     }
 
-    fn retain(&mut self, keep: impl Fn(&Key, &Entry) -> bool) {
+    fn retain(&mut self, keep: impl Fn(&CacheKey, &CacheEntry) -> bool) {
         self.by_key.retain(|key, entry| keep(key, entry));
         self.bytes = self.by_key.iter().map(|(key, entry)| size(key, &entry.result)).sum();
     }
 
-    fn forget_one(&mut self, key: &Key) {
+    fn forget_one(&mut self, key: &CacheKey) {
         if let Some(entry) = self.by_key.remove(key) {
             self.bytes -= size(key, &entry.result);
         }
@@ -214,12 +209,12 @@ impl Entries {
 
     /// Whether a page is private because another one of its list is. If this one
     /// is, the others were not for everybody either.
-    fn narrow(&mut self, place: &CacheOwner, method: &str, private: bool) -> bool {
-        let is_page = |key: &Key| key.server == place.server && key.method == method;
+    fn narrow(&mut self, owner: &CacheOwner, method: &str, private: bool) -> bool {
+        let is_page = |key: &CacheKey| key.server == owner.server && key.method == method;
         if private {
             self.retain(|key, _| !is_page(key) || key.identity.is_some());
         }
-        self.by_key.keys().any(|key| is_page(key) && key.identity == Some(place.identity))
+        self.by_key.keys().any(|key| is_page(key) && key.identity == Some(owner.identity))
     }
 
     fn make_room(&mut self, size: usize, most: usize, now: Instant) {
@@ -246,13 +241,7 @@ impl fmt::Debug for ResponseCache {
     }
 }
 
-impl fmt::Debug for CacheOwner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CacheOwner")
-    }
-}
-
-fn size(key: &Key, result: &Bytes) -> usize {
+fn size(key: &CacheKey, result: &Bytes) -> usize {
     OVERHEAD + key.method.len() + key.params.len() + result.len()
 }
 

@@ -1,21 +1,228 @@
-//! One call: its envelope, its rounds of questions, its result.
+//! The calls of a client: a method for each thing that a server can do, and the way of a
+//! call: its envelope, its rounds of questions, its result.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
 use switchboard_proto::method;
+use switchboard_proto::refusal::code;
 use switchboard_proto::revision::Era;
 use tokio::task::JoinSet;
 
-use super::inbox::{Patience, PendingCall};
-use super::options::CallOptions;
-use super::{CallError, Inner, client_tasks};
+use super::connection::{OpenCall, PendingCall, TimeLimit};
+use super::{CallError, CallOptions, Client, ClientCore, Task, cache, client_tasks};
 use crate::connection::now;
+
+/// Pages of one list. A server that has more has no end.
+const PAGES: usize = 1000;
+
+impl Client {
+    /// All tools.
+    pub async fn tools(&self) -> Result<Vec<Value>, CallError> {
+        self.all(method::LIST_TOOLS, "tools").await
+    }
+
+    /// All prompts.
+    pub async fn prompts(&self) -> Result<Vec<Value>, CallError> {
+        self.all(method::LIST_PROMPTS, "prompts").await
+    }
+
+    /// All resources.
+    pub async fn resources(&self) -> Result<Vec<Value>, CallError> {
+        self.all(method::LIST_RESOURCES, "resources").await
+    }
+
+    /// All templates of resources.
+    pub async fn templates(&self) -> Result<Vec<Value>, CallError> {
+        self.all(method::LIST_TEMPLATES, "resourceTemplates").await
+    }
+
+    /// Every page of a list, in order. A cursor that was kept may lead nowhere
+    /// any more: then the list is read anew.
+    ///
+    /// wire: CACHE-4
+    pub(super) async fn all(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
+        let plain = &CallOptions::default();
+        let inbox = &self.core.connection.inbox;
+        let read = self.all_with(method, member, plain).await;
+        match (&inbox.options.cache, &read) {
+            (Some(cache), Err(CallError::Server { code: code::INVALID_PARAMS, .. }))
+                if cache.forget_list(&inbox.cache_owner, method) =>
+            {
+                self.all_with(method, member, plain).await
+            }
+            _ => read,
+        }
+    }
+
+    pub(super) async fn all_with(
+        &self,
+        method: &str,
+        member: &str,
+        options: &CallOptions,
+    ) -> Result<Vec<Value>, CallError> {
+        let list = self.list_raw(method, member, options, usize::MAX).await?;
+        list.items.iter().map(|item| to_value(item)).collect()
+    }
+
+    /// Calls a tool; the result may say `isError`. A call that goes on as a task
+    /// is waited for, and a tool that runs only as a task is called as one.
+    pub async fn call_tool(&self, name: &str, args: impl Serialize) -> Result<Value, CallError> {
+        self.call_tool_with(name, args, CallOptions::default()).await
+    }
+
+    /// The same with something different about this call.
+    pub async fn call_tool_with(
+        &self,
+        name: &str,
+        args: impl Serialize,
+        options: CallOptions,
+    ) -> Result<Value, CallError> {
+        let params = client_tasks::tool_params(name, args)?;
+        match self.request_with(method::CALL_TOOL, &params, options.clone()).await {
+            // Only for who says that tasks are welcome on this connection.
+            Ok(result) if self.era() == Era::Modern => match Task::created(self, &result) {
+                Some(mut task) => task.result().await,
+                None => Ok(result),
+            },
+            // Nobody has acted on it.
+            Err(why) if self.must_be_task(&why) => {
+                self.begin(params, None, options).await?.result().await
+            }
+            called => called,
+        }
+    }
+
+    /// Gets a prompt.
+    pub async fn prompt(&self, name: &str, args: impl Serialize) -> Result<Value, CallError> {
+        let args = serde_json::to_value(args).map_err(|_| CallError::BadParams)?;
+        let mut params = json!({ "name": name });
+        if !args.is_null() {
+            params["arguments"] = args;
+        }
+        self.request(method::GET_PROMPT, params).await
+    }
+
+    /// Reads a resource.
+    pub async fn read(&self, uri: &str) -> Result<Value, CallError> {
+        self.request(method::READ_RESOURCE, json!({ "uri": uri })).await
+    }
+
+    /// Completes the argument `name` of a prompt (`{"type": "ref/prompt", "name"}`)
+    /// or of a template (`{"type": "ref/resource", "uri"}`); `context` is what is
+    /// filled in already.
+    pub async fn complete(
+        &self,
+        of: Value,
+        name: &str,
+        value: &str,
+        context: Map<String, Value>,
+    ) -> Result<Value, CallError> {
+        let mut params = json!({"ref": of, "argument": {"name": name, "value": value}});
+        if !context.is_empty() {
+            params["context"] = json!({ "arguments": context });
+        }
+        self.request(method::COMPLETE, params).await
+    }
+
+    /// Whether the server is there. A modern one is asked what it speaks.
+    pub async fn ping(&self) -> Result<(), CallError> {
+        let method = match self.era() {
+            Era::Legacy => method::PING,
+            Era::Modern => method::DISCOVER,
+        };
+        // What was kept would say nothing.
+        let none = Bytes::from_static(b"{}");
+        self.core.converse(method, none, &CallOptions::default()).await.map(drop)
+    }
+
+    /// Tells a legacy server that the roots have changed, if it was told of any.
+    /// A modern one asks when it wants to know.
+    pub async fn roots_changed(&self) -> Result<(), CallError> {
+        match self.era() {
+            Era::Legacy if self.core.options().callbacks.answers.roots.is_some() => {
+                self.notify("notifications/roots/list_changed", json!({})).await
+            }
+            Era::Legacy | Era::Modern => Ok(()),
+        }
+    }
+
+    /// Calls a method; the result as the bytes it came in.
+    pub async fn request_raw(
+        &self,
+        method: &str,
+        params: impl Serialize,
+        options: CallOptions,
+    ) -> Result<Bytes, CallError> {
+        self.core.call(method, to_params(&params)?, &options).await
+    }
+
+    /// Every item of a list, in order, of at most `most` bytes in all.
+    ///
+    /// wire: CACHE-4, PAG-1, UTL-5
+    pub(crate) async fn list_raw(
+        &self,
+        method: &str,
+        member: &str,
+        options: &CallOptions,
+        most: usize,
+    ) -> Result<RawList, CallError> {
+        let unusable = |why| CallError::unusable(format!("{method} {why}"));
+        let mut list = RawList::default();
+        let mut size = 0;
+        let mut cursor: Option<String> = None;
+        for _ in 0..PAGES {
+            let params = cursor.as_ref().map_or(json!({}), |cursor| json!({ "cursor": cursor }));
+            let page = self.core.call(method, to_params(&params)?, options).await?;
+            size += page.len();
+            if size > most {
+                return Err(unusable("is too long"));
+            }
+            list.items.extend(elements(&page, member).unwrap_or_default());
+            list.narrow(Part::new(&page), cursor.is_none());
+            let next = Part::new(&page).string("nextCursor");
+            // An empty cursor is one only where the revision says so.
+            let next = next.filter(|next| !next.is_empty() || self.era() == Era::Modern);
+            let Some(next) = next else { return Ok(list) };
+            if cursor.as_deref() == Some(&*next) {
+                return Err(unusable("gives the same cursor again and again"));
+            }
+            cursor = Some(next.into_owned());
+        }
+        Err(unusable("has no end"))
+    }
+}
+
+/// A whole list, and how long it may be kept.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RawList {
+    pub(crate) items: Vec<Bytes>,
+    /// The shortest time that any page names.
+    pub(crate) ttl: Duration,
+    /// Whether every page says that anybody may share it.
+    pub(crate) is_public: bool,
+}
+
+impl RawList {
+    /// Another page, which may say less.
+    fn narrow(&mut self, page: Part<'_>, is_first: bool) {
+        let ttl = page.get(&["ttlMs"]).and_then(|ttl| ttl.read().ok());
+        let ttl = Duration::from_millis(ttl.unwrap_or(0)).min(cache::LONGEST);
+        let is_public = page.string("cacheScope").as_deref() == Some("public");
+        self.ttl = if is_first { ttl } else { self.ttl.min(ttl) };
+        self.is_public = is_public && (is_first || self.is_public);
+    }
+}
+
+/// The elements of the array `member`; none if there is no such array.
+pub(crate) fn elements(text: &Bytes, member: &str) -> Option<Vec<Bytes>> {
+    let list = Part::new(text).get(&[member]).filter(|it| it.is_list())?;
+    Some(list.items().map(|item| text.slice_ref(item.text())).collect())
+}
 
 /// How often a server may ask before it can answer (MRTR-11).
 const ROUNDS: usize = 10;
@@ -30,6 +237,11 @@ fn pace(round: usize) -> Duration {
     PACE.saturating_mul(times).min(SLOWEST)
 }
 
+/// A result as a value.
+pub(super) fn to_value(result: &[u8]) -> Result<Value, CallError> {
+    Part::new(result).read().map_err(|error| CallError::unusable(error.to_string()))
+}
+
 /// Parameters as text: an object, or nothing.
 pub(super) fn to_params(params: &impl Serialize) -> Result<Bytes, CallError> {
     let text = serde_json::to_vec(params).map_err(|_| CallError::BadParams)?;
@@ -40,7 +252,7 @@ pub(super) fn to_params(params: &impl Serialize) -> Result<Bytes, CallError> {
     }
 }
 
-impl Inner {
+impl ClientCore {
     /// Makes a call, unless its result is known already.
     ///
     /// wire: CACHE-2, MRTR-12
@@ -50,18 +262,19 @@ impl Inner {
         params: Bytes,
         options: &CallOptions,
     ) -> Result<Bytes, CallError> {
-        let cache = self.options.cache.as_ref().filter(|_| self.may_keep(method, &params, options));
+        let cache =
+            self.options().cache.as_ref().filter(|_| self.may_keep(method, &params, options));
         let Some(cache) = cache else {
             return Ok(self.converse(method, params, options).await?.0);
         };
-        let place = &self.connection.inbox.place;
-        if let Some(kept) = cache.get(place, method, &params, now()) {
+        let owner = &self.connection.inbox.cache_owner;
+        if let Some(kept) = cache.get(owner, method, &params, now()) {
             return Ok(kept);
         }
         let emptied = cache.emptied();
         let (result, rounds) = self.converse(method, params.clone(), options).await?;
         if rounds == 0 {
-            cache.put(place, (method, &params), &result, emptied, now());
+            cache.put(owner, (method, &params), &result, emptied, now());
         }
         Ok(result)
     }
@@ -84,13 +297,17 @@ impl Inner {
         params: Bytes,
         options: &CallOptions,
     ) -> Result<(Bytes, usize), CallError> {
-        let until = now() + options.total.unwrap_or(self.options.total);
-        let quiet = options.timeout.unwrap_or(self.options.timeout);
+        let until = now() + options.total.unwrap_or(self.options().total);
+        let quiet = options.timeout.unwrap_or(self.options().timeout);
         let original = Message::request(&Id::from(0), method, Some(&params));
         let mut request = original.clone();
+        let reports = method::may_ask(method) || options.on_progress.is_some();
         for round in 0..=ROUNDS {
-            let patience = Patience { quiet, until };
-            let answer = self.ask(&request, options, patience).await?;
+            let pending = PendingCall::new(options.on_progress.clone(), None);
+            let open = OpenCall::new(&self.connection, pending);
+            let token = reports.then_some(open.exchange());
+            let limit = TimeLimit { quiet, until };
+            let answer = open.ask(&self.enveloped(&request, options, token), limit).await?;
             if answer.kind() == Kind::Error {
                 return Err(CallError::from_answer(&answer));
             }
@@ -109,8 +326,7 @@ impl Inner {
                     return Ok((result(), round));
                 }
                 Some(kind) => {
-                    let what = format!("resultType {kind:?} for {method}");
-                    return Err(CallError::Unusable { what });
+                    return Err(CallError::unusable(format!("resultType {kind:?} for {method}")));
                 }
             }
         }
@@ -119,23 +335,10 @@ impl Inner {
 
     /// Whether a call may go on as a task (TASK-1).
     fn takes_tasks(&self, options: &CallOptions) -> bool {
-        let always = self.options.capabilities.get("extensions");
+        let always = self.options().capabilities.get("extensions");
         let always =
             always.is_some_and(|extensions| extensions.get(client_tasks::EXTENSION).is_some());
         always || options.extensions.contains_key(client_tasks::EXTENSION)
-    }
-
-    async fn ask(
-        &self,
-        request: &Message,
-        options: &CallOptions,
-        patience: Patience,
-    ) -> Result<Message, CallError> {
-        let exchange = self.connection.inbox.next_exchange();
-        let reports = method::may_ask(request.method()) || options.on_progress.is_some();
-        let request = self.enveloped(request, options, reports.then_some(exchange));
-        let pending = Arc::new(PendingCall::new(options.on_progress.clone(), None));
-        self.connection.ask(exchange, pending, &request, patience).await
     }
 
     /// Adds what every request says about itself: in `_meta`, where its own
@@ -184,9 +387,9 @@ impl Inner {
         let mut request = original.clone();
         match (requests, state) {
             (Some(requests), _) => {
-                let requests = requests.read().map_err(|_| CallError::Unusable {
-                    what: "inputRequests is no object".to_owned(),
-                })?;
+                let requests = requests.read();
+                let requests =
+                    requests.map_err(|_| CallError::unusable("inputRequests is no object"))?;
                 let answers = Value::from(self.gather(requests).await?).to_string();
                 request = request.with(Member::InputResponses, answers);
             }
@@ -194,8 +397,7 @@ impl Inner {
                 tokio::time::sleep(pace(round)).await;
             }
             (None, None) => {
-                let what = "input_required without questions or state".to_owned();
-                return Err(CallError::Unusable { what });
+                return Err(CallError::unusable("input_required without questions or state"));
             }
         }
         if let Some(state) = state {
@@ -210,32 +412,28 @@ impl Inner {
         &self,
         requests: Map<String, Value>,
     ) -> Result<Map<String, Value>, CallError> {
-        if requests.len() > self.options.limits.asks {
-            return Err(CallError::Unusable { what: "too many inputRequests".to_owned() });
+        if requests.len() > self.options().limits.asks {
+            return Err(CallError::unusable("too many inputRequests"));
         }
+        let unanswered = |method: &str, why: &str| CallError::Unanswered {
+            method: method.to_owned(),
+            why: why.to_owned(),
+        };
         let mut answering = JoinSet::new();
         for (key, mut request) in requests {
             let method = request["method"].as_str().unwrap_or_default().to_owned();
             let params = take_member(&mut request, "params");
-            let Some(answer) = self.options.callbacks.answers.find(&method, &params) else {
-                let why = "nobody here answers that".to_owned();
-                return Err(CallError::Unanswered { method, why });
+            let Some(answer) = self.options().callbacks.answers.find(&method, &params) else {
+                return Err(unanswered(&method, "nobody here answers that"));
             };
             let answer = answer(params);
             answering.spawn(async move { (key, method, answer.await) });
         }
         let mut answers = Map::new();
         while let Some(done) = answering.join_next().await {
-            let Ok((key, method, answer)) = done else {
-                let why = "answering failed".to_owned();
-                return Err(CallError::Unanswered { method: "input".to_owned(), why });
-            };
-            match answer {
-                Ok(answer) => _ = answers.insert(key, answer),
-                Err(why) => {
-                    return Err(CallError::Unanswered { method, why: why.to_string() });
-                }
-            }
+            let (key, method, answer) =
+                done.map_err(|_| unanswered("input", "answering failed"))?;
+            answers.insert(key, answer.map_err(|why| unanswered(&method, &why.0))?);
         }
         Ok(answers)
     }
@@ -277,5 +475,23 @@ mod tests {
         let more = Map::from_iter([("a.b/c".to_owned(), serde_json::json!({"k": 1}))]);
         assert_eq!(extended("{}", &more), r#"{"extensions":{"a.b/c":{"k":1}}}"#);
         assert_eq!(extended(r#"{"roots":{}}"#, &Map::new()), r#"{"roots":{}}"#);
+    }
+
+    /// wire: CACHE-2, CACHE-4
+    #[test]
+    fn a_list_is_kept_as_its_strictest_page_says() {
+        let listed = |pages: &[&str]| {
+            let mut list = RawList::default();
+            for (number, page) in pages.iter().enumerate() {
+                list.narrow(Part::new(page.as_bytes()), number == 0);
+            }
+            (list.ttl.as_millis(), list.is_public)
+        };
+        let public = r#"{"ttlMs":9000,"cacheScope":"public"}"#;
+        assert_eq!(listed(&[public, public]), (9000, true));
+        assert_eq!(listed(&[public, r#"{"ttlMs":5,"cacheScope":"private"}"#]), (5, false));
+        assert_eq!(listed(&[r#"{"cacheScope":"public"}"#, public]), (0, true));
+        assert_eq!(listed(&[public, "{}"]), (0, false));
+        assert_eq!(listed(&[r#"{"ttlMs":-1,"cacheScope":7}"#]), (0, false));
     }
 }

@@ -90,12 +90,13 @@ impl Client {
             Era::Legacy => self.has_core_tasks("requests"),
             Era::Modern => self.may_extend(EXTENSION),
         };
-        match self.era() {
-            Era::Legacy if may_go_on => {
-                params["task"] = ttl.map_or(json!({}), |ttl| json!({"ttl": millis(ttl)}));
-            }
-            Era::Modern if may_go_on => options.extensions.extend(declaring().extensions),
-            Era::Legacy | Era::Modern => {}
+        if may_go_on && self.era() == Era::Legacy {
+            params["task"] = ttl.map_or(json!({}), |ttl| {
+                let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+                json!({ "ttl": millis })
+            });
+        } else if may_go_on {
+            options.extensions.extend(declaring().extensions);
         }
         let result = self.request_with(method::CALL_TOOL, params, options).await?;
         Ok(match Task::created(self, &result).filter(|_| may_go_on) {
@@ -127,7 +128,7 @@ impl Client {
     /// All tasks that a legacy server remembers for us. A modern one has no such list.
     pub async fn tasks(&self) -> Result<Vec<Value>, CallError> {
         if self.era() == Era::Modern || !self.has_core_tasks("list") {
-            return Err(CallError::Unsupported { what: "a list of tasks".to_owned() });
+            return Err(CallError::unsupported("a list of tasks"));
         }
         self.all("tasks/list", "tasks").await
     }
@@ -195,13 +196,20 @@ impl Task {
             match self.status() {
                 "cancelled" => return Err(CallError::Cancelled),
                 // Its questions come while it is waited for.
-                "completed" | "failed" | "input_required" if legacy => return self.fetch().await,
+                "completed" | "failed" | "input_required" if legacy => {
+                    let timeout = Some(self.client.core.options().total);
+                    let options = CallOptions { timeout, ..CallOptions::default() };
+                    let params = json!({ "taskId": self.id });
+                    return self.client.request_with("tasks/result", params, options).await;
+                }
                 "completed" => return self.member("result"),
                 "failed" => return Err(CallError::from_error(&self.member("error")?)),
                 "input_required" if self.is_whole => self.answer().await?,
                 _ => {}
             }
-            tokio::time::sleep(self.interval()).await;
+            let said = self.state.get("pollIntervalMs").or_else(|| self.state.get("pollInterval"));
+            let said = said.and_then(Value::as_u64).map(Duration::from_millis);
+            tokio::time::sleep(said.unwrap_or(INTERVAL).clamp(SOONEST, LATEST)).await;
             self.refresh().await?;
         }
     }
@@ -212,7 +220,7 @@ impl Task {
     /// wire: TASK-5
     pub async fn update(&self, answers: Map<String, Value>) -> Result<(), CallError> {
         if self.client.era() == Era::Legacy {
-            return Err(CallError::Unsupported { what: "updates of tasks".to_owned() });
+            return Err(CallError::unsupported("updates of tasks"));
         }
         let params = json!({"taskId": self.id, "inputResponses": answers});
         self.ask("tasks/update", params).await.map(drop)
@@ -221,7 +229,7 @@ impl Task {
     /// Asks the server to stop it. It may end otherwise all the same.
     pub async fn cancel(&self) -> Result<(), CallError> {
         if self.client.era() == Era::Legacy && !self.client.has_core_tasks("cancel") {
-            return Err(CallError::Unsupported { what: "cancelling of tasks".to_owned() });
+            return Err(CallError::unsupported("cancelling of tasks"));
         }
         self.ask("tasks/cancel", json!({ "taskId": self.id })).await.map(drop)
     }
@@ -230,18 +238,9 @@ impl Task {
         self.client.request_with(method, params, declaring()).await
     }
 
-    /// The result of a legacy task; the server answers once there is one.
-    async fn fetch(&self) -> Result<Value, CallError> {
-        let timeout = Some(self.client.inner.options.total);
-        let options = CallOptions { timeout, ..CallOptions::default() };
-        let params = json!({ "taskId": self.id });
-        self.client.request_with("tasks/result", params, options).await
-    }
-
     fn member(&self, name: &str) -> Result<Value, CallError> {
         let what = || format!("a task that is {} has no {name}", self.status());
-        let member = self.state.get(name).cloned();
-        member.ok_or_else(|| CallError::Unusable { what: what() })
+        self.state.get(name).cloned().ok_or_else(|| CallError::unusable(what()))
     }
 
     /// Answers the questions that were not answered yet.
@@ -253,19 +252,13 @@ impl Task {
             return Ok(());
         }
         if self.answered.len() + fresh.len() > QUESTIONS {
-            return Err(CallError::Unusable { what: "a task asks without end".to_owned() });
+            return Err(CallError::unusable("a task asks without end"));
         }
-        let answers = self.client.inner.gather(fresh).await?;
+        let answers = self.client.core.gather(fresh).await?;
         let keys: Vec<_> = answers.keys().cloned().collect();
         self.update(answers).await?;
         self.answered.extend(keys);
         Ok(())
-    }
-
-    fn interval(&self) -> Duration {
-        let said = self.state.get("pollIntervalMs").or_else(|| self.state.get("pollInterval"));
-        let said = said.and_then(Value::as_u64).map(Duration::from_millis);
-        said.unwrap_or(INTERVAL).clamp(SOONEST, LATEST)
     }
 }
 
@@ -280,8 +273,4 @@ pub(super) fn tool_params(name: &str, args: impl Serialize) -> Result<Value, Cal
 fn declaring() -> CallOptions {
     let extensions = Map::from_iter([(EXTENSION.to_owned(), json!({}))]);
     CallOptions { extensions, ..CallOptions::default() }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

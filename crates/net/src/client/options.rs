@@ -114,7 +114,8 @@ pub(crate) trait ConnectionWatcher: Send + Sync {
 
 impl fmt::Debug for Callbacks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Callbacks").field("answers", &self.answers).finish_non_exhaustive()
+        let answers = self.answers.capabilities(Era::Modern, &Map::new());
+        f.debug_struct("Callbacks").field("answers", &answers).finish_non_exhaustive()
     }
 }
 
@@ -140,9 +141,8 @@ impl Default for ClientOptions {
 impl ClientOptions {
     /// Fills in forms that the server shows; gives `{action, content?}`.
     #[must_use]
-    pub fn on_elicitation<F, A>(mut self, answer: F) -> Self
+    pub fn on_elicitation<A>(mut self, answer: impl Fn(Value) -> A + Send + Sync + 'static) -> Self
     where
-        F: Fn(Value) -> A + Send + Sync + 'static,
         A: Future<Output = Result<Value, Declined>> + Send + 'static,
     {
         self.callbacks.answers.form = Some(boxed(answer));
@@ -151,9 +151,11 @@ impl ClientOptions {
 
     /// Sends the user to URLs that the server names; gives `{action}`.
     #[must_use]
-    pub fn on_url_elicitation<F, A>(mut self, answer: F) -> Self
+    pub fn on_url_elicitation<A>(
+        mut self,
+        answer: impl Fn(Value) -> A + Send + Sync + 'static,
+    ) -> Self
     where
-        F: Fn(Value) -> A + Send + Sync + 'static,
         A: Future<Output = Result<Value, Declined>> + Send + 'static,
     {
         self.callbacks.answers.url = Some(boxed(answer));
@@ -174,9 +176,8 @@ impl ClientOptions {
 
     /// Says where the server may look; gives `{roots}`.
     #[must_use]
-    pub fn on_roots<F, A>(mut self, answer: F) -> Self
+    pub fn on_roots<A>(mut self, answer: impl Fn(Value) -> A + Send + Sync + 'static) -> Self
     where
-        F: Fn(Value) -> A + Send + Sync + 'static,
         A: Future<Output = Result<Value, Declined>> + Send + 'static,
     {
         self.callbacks.answers.roots = Some(boxed(answer));
@@ -206,6 +207,11 @@ impl ClientOptions {
 
     pub(super) fn whoami(&self) -> Value {
         json!({"name": self.name, "version": self.version})
+    }
+
+    /// What we say we can do.
+    pub(super) fn declared(&self, era: Era) -> Value {
+        self.callbacks.answers.capabilities(era, &self.capabilities)
     }
 }
 
@@ -316,12 +322,10 @@ impl Answers {
     /// wire: META-5
     pub(super) fn capabilities(&self, era: Era, more: &Map<String, Value>) -> Value {
         let mut capabilities = more.clone();
-        if self.form.is_some() || self.url.is_some() {
-            let mut modes = Map::new();
-            let given = [("form", &self.form), ("url", &self.url)];
-            for (mode, _) in given.into_iter().filter(|(_, answer)| answer.is_some()) {
-                modes.insert(mode.to_owned(), json!({}));
-            }
+        let modes = [("form", &self.form), ("url", &self.url)].into_iter();
+        let modes = modes.filter(|(_, answer)| answer.is_some());
+        let modes: Map<_, _> = modes.map(|(mode, _)| (mode.to_owned(), json!({}))).collect();
+        if !modes.is_empty() {
             capabilities.insert("elicitation".to_owned(), modes.into());
         }
         if self.sampling.is_some() {
@@ -336,12 +340,6 @@ impl Answers {
             capabilities.insert("roots".to_owned(), changes);
         }
         capabilities.into()
-    }
-}
-
-impl fmt::Debug for Answers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.capabilities(Era::Modern, &Map::new()).to_string())
     }
 }
 

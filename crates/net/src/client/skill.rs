@@ -67,7 +67,7 @@ impl Client {
     /// All skills of the server. None of their files is read.
     pub async fn skills(&self) -> Result<Vec<Skill>, CallError> {
         if !self.may_extend(EXTENSION) {
-            return Err(CallError::Unsupported { what: "skills".to_owned() });
+            return Err(CallError::unsupported("skills"));
         }
         let extensions = Map::from_iter([(EXTENSION.to_owned(), json!({}))]);
         let options = CallOptions { extensions, ..CallOptions::default() };
@@ -101,10 +101,10 @@ impl Client {
 }
 
 fn refused(what: impl Into<String>) -> CallError {
-    CallError::Unusable { what: what.into() }
+    CallError::unusable(what)
 }
 
-type Lines<'a> = std::iter::Peekable<std::vec::IntoIter<(usize, &'a str)>>;
+type HeaderLines<'a> = std::iter::Peekable<std::vec::IntoIter<(usize, &'a str)>>;
 
 /// Mappings inside mappings.
 const DEPTH: usize = 8;
@@ -148,7 +148,7 @@ fn odd(line: &str) -> String {
 }
 
 /// Skips what says nothing; how far the next line is indented.
-fn next_indent(lines: &mut Lines<'_>) -> Option<usize> {
+fn next_indent(lines: &mut HeaderLines<'_>) -> Option<usize> {
     while let Some((indent, line)) = lines.peek() {
         let line = line.trim();
         if !line.is_empty() && !line.starts_with('#') {
@@ -160,7 +160,7 @@ fn next_indent(lines: &mut Lines<'_>) -> Option<usize> {
 }
 
 fn mapping(
-    lines: &mut Lines<'_>,
+    lines: &mut HeaderLines<'_>,
     indent: usize,
     depth: usize,
 ) -> Result<Map<String, Value>, String> {
@@ -188,7 +188,7 @@ fn mapping(
 }
 
 /// What stands below a name: a list, a mapping, or nothing.
-fn nested(lines: &mut Lines<'_>, above: usize, depth: usize) -> Result<Value, String> {
+fn nested(lines: &mut HeaderLines<'_>, above: usize, depth: usize) -> Result<Value, String> {
     let depth = depth.checked_sub(1).ok_or("the header of SKILL.md is too deep")?;
     let Some(indent) = next_indent(lines) else { return Ok(Value::Null) };
     let is_item = |line: &str| line.trim_start().starts_with("- ");
@@ -209,7 +209,7 @@ fn nested(lines: &mut Lines<'_>, above: usize, depth: usize) -> Result<Value, St
 
 /// A block of text, its lines kept (`|`) or joined (`>`); none if joining them
 /// takes more rules than that.
-fn block(lines: &mut Lines<'_>, above: usize, style: &str) -> Option<String> {
+fn block(lines: &mut HeaderLines<'_>, above: usize, style: &str) -> Option<String> {
     let mut text: Vec<(usize, &str)> = Vec::new();
     let is_inside = |(indent, line): &(usize, &str)| *indent > above || line.trim().is_empty();
     while let Some(line) = lines.next_if(is_inside) {

@@ -4,6 +4,7 @@
 //! stream breaks (SUB-10); a legacy one says them anyway, but for resources
 //! that must be subscribed to. What may have changed meanwhile is said to have.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +16,7 @@ use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 use tokio::sync::mpsc;
 
-use super::connection::OpenCall;
-use super::inbox::{ListenerEvent, Patience, PendingCall};
+use super::connection::{ListenerEvent, OpenCall, PendingCall, ServerConnection, TimeLimit};
 use super::options::Notification;
 use super::{CallError, CallOptions, Client};
 use crate::connection::now;
@@ -45,13 +45,8 @@ impl ListenFilter {
     /// wire: SUB-1
     fn params(&self) -> Value {
         let mut wanted = json!({});
-        let lists = [
-            ("toolsListChanged", self.tools),
-            ("promptsListChanged", self.prompts),
-            ("resourcesListChanged", self.resources),
-        ];
-        for (name, _) in lists.into_iter().filter(|(_, wanted)| *wanted) {
-            wanted[name] = true.into();
+        for list in self.lists() {
+            wanted[format!("{list}ListChanged")] = true.into();
         }
         if !self.uris.is_empty() {
             wanted["resourceSubscriptions"] = json!(self.uris);
@@ -59,25 +54,22 @@ impl ListenFilter {
         json!({ "notifications": wanted })
     }
 
+    /// The names of the lists to hear of.
     fn lists(&self) -> impl Iterator<Item = &'static str> {
         let lists =
             [("tools", self.tools), ("prompts", self.prompts), ("resources", self.resources)];
-        lists
-            .into_iter()
-            .filter(|(_, wanted)| *wanted)
-            .filter_map(|(of, _)| method::list_changed(of))
+        lists.into_iter().filter_map(|(list, wanted)| wanted.then_some(list))
     }
 
     /// A legacy server tells everybody on the connection what any of them watches.
     fn wants(&self, note: &Notification) -> bool {
         let changed = note.params["uri"].as_str().unwrap_or_default();
         note.method == method::UPDATED && self.uris.iter().any(|uri| covers(uri, changed))
-            || self.lists().any(|method| method == note.method)
+            || self.lists().any(|list| method::list_changed(list) == Some(&note.method))
     }
 }
 
 /// A listen that is under way; over when dropped.
-#[derive(Debug)]
 pub struct Listening {
     client: Client,
     filter: ListenFilter,
@@ -86,40 +78,33 @@ pub struct Listening {
     reconnect: Reconnect,
     /// What may have changed while nobody listened.
     missed: Vec<Notification>,
-    course: Course,
+    via: ListenVia,
 }
 
-/// How it is listened.
-#[derive(Debug)]
-enum Course {
-    /// A call that is not answered until it ends.
-    Modern { pending: Arc<PendingCall>, _open: OpenCall },
-    /// What the server says anyway, until told otherwise.
-    Legacy(Watch),
+/// What a listen hears by.
+enum ListenVia {
+    /// A call of the modern era, which is not answered until it ends.
+    Call(OpenCall),
+    /// The session of the legacy era, in which the server tells changes anyway.
+    Session(WatchedResources),
 }
 
 /// What a listen watches at a legacy server, among others of the same client.
-#[derive(Debug)]
-struct Watch {
-    client: Client,
+struct WatchedResources {
+    connection: Arc<ServerConnection>,
     uris: Vec<String>,
 }
 
-impl Watch {
-    fn begin(&mut self, uri: &str) {
-        self.client.inner.connection.inbox.watch(uri);
-        self.uris.push(uri.to_owned());
-    }
-
+impl WatchedResources {
     /// What nobody else watches.
     fn end(&mut self) -> Vec<String> {
         let mut uris = std::mem::take(&mut self.uris);
-        uris.retain(|uri| self.client.inner.connection.inbox.unwatch(uri));
+        uris.retain(|uri| self.connection.inbox.unwatch(uri));
         uris
     }
 }
 
-impl Drop for Watch {
+impl Drop for WatchedResources {
     fn drop(&mut self) {
         self.end();
     }
@@ -131,51 +116,49 @@ impl Client {
     /// wire: SUB-1, SUB-3, SUB-14
     pub async fn listen(&self, filter: ListenFilter) -> Result<Listening, CallError> {
         let (sender, heard) = mpsc::channel(WAITING);
-        let (course, honoured) = match self.era() {
+        let (via, honoured) = match self.era() {
             Era::Modern => self.open_listen(&filter, sender).await?,
             Era::Legacy => {
                 // What was not agreed on is not asked for (LIF-3).
                 if !filter.uris.is_empty() && self.capabilities()["resources"]["subscribe"] != true
                 {
-                    return Err(CallError::Unsupported {
-                        what: "watching of resources".to_owned(),
-                    });
+                    return Err(CallError::unsupported("watching of resources"));
                 }
-                self.inner.connection.inbox.listen(sender);
-                let mut watch = Watch { client: self.clone(), uris: Vec::new() };
+                let connection = Arc::clone(&self.core.connection);
+                connection.inbox.listen(sender);
+                let mut watched = WatchedResources { connection, uris: Vec::new() };
                 for uri in &filter.uris {
-                    watch.begin(uri);
+                    watched.connection.inbox.watch(uri);
+                    watched.uris.push(uri.clone());
                     self.request(method::SUBSCRIBE, json!({ "uri": uri })).await?;
                 }
-                (Course::Legacy(watch), filter.params()["notifications"].take())
+                (ListenVia::Session(watched), filter.params()["notifications"].take())
             }
         };
         let reconnect = Reconnect::new(ATTEMPTS);
         let client = self.clone();
-        Ok(Listening { client, filter, heard, honoured, reconnect, missed: Vec::new(), course })
+        Ok(Listening { client, filter, heard, honoured, reconnect, missed: Vec::new(), via })
     }
 
     async fn open_listen(
         &self,
         filter: &ListenFilter,
         notes: mpsc::Sender<ListenerEvent>,
-    ) -> Result<(Course, Value), CallError> {
-        let connection = &self.inner.connection;
+    ) -> Result<(ListenVia, Value), CallError> {
         let params = super::call::to_params(&filter.params())?;
         let request = Message::request(&Id::from(0), method::LISTEN, Some(&params));
-        let request = self.inner.enveloped(&request, &CallOptions::default(), None);
-        let pending = Arc::new(PendingCall::new(None, Some(notes)));
-        let open = connection.open(connection.inbox.next_exchange(), &pending);
-        connection.start(&open, &request);
-        let quiet = self.inner.options.timeout;
-        match pending.begun(Patience { quiet, until: now() + quiet }).await {
-            Some(Ok(honoured)) => Ok((Course::Modern { pending, _open: open }, honoured)),
+        let request = self.core.enveloped(&request, &CallOptions::default(), None);
+        let open = OpenCall::new(&self.core.connection, PendingCall::new(None, Some(notes)));
+        open.to_server(&request).detach();
+        let quiet = self.core.options().timeout;
+        match open.pending.begun(TimeLimit { quiet, until: now() + quiet }).await {
+            Some(Ok(honoured)) => Ok((ListenVia::Call(open), honoured)),
             Some(Err(Outcome::Failed(why))) => Err(why.into()),
             Some(Err(Outcome::Answered(answer))) if answer.kind() == Kind::Error => {
                 Err(CallError::from_answer(&answer))
             }
             // Nothing of it is honoured, and some servers say so by ending it (SUB-12).
-            Some(Err(_)) => Ok((Course::Modern { pending, _open: open }, json!({}))),
+            Some(Err(_)) => Ok((ListenVia::Call(open), json!({}))),
             None => Err(CallError::timeout(quiet)),
         }
     }
@@ -218,28 +201,25 @@ impl Listening {
 
     /// wire: SUB-8, SUB-10
     async fn listen_again(&mut self) -> Option<()> {
-        let Course::Modern { pending, .. } = &self.course else { return None };
+        let ListenVia::Call(open) = &self.via else { return None };
         // An end that the server gave is one; so is one of ours.
-        if pending.ending().is_none_or(|ending| ending.answer().is_some()) {
+        if open.pending.ending().is_none_or(|ending| ending.answer().is_some()) {
             return None;
         }
         loop {
             self.pause().await?;
             let (sender, heard) = mpsc::channel(WAITING);
-            let Ok((course, honoured)) = self.client.open_listen(&self.filter, sender).await else {
+            let Ok((via, honoured)) = self.client.open_listen(&self.filter, sender).await else {
                 continue;
             };
-            (self.course, self.honoured, self.heard) = (course, honoured, heard);
-            let lists = self.filter.lists();
+            (self.via, self.honoured, self.heard) = (via, honoured, heard);
+            let lists = self.filter.lists().filter_map(method::list_changed);
             self.missed = lists.map(|of| note(of, Value::Null)).collect();
             let uris = self.filter.uris.iter();
             self.missed.extend(uris.map(|uri| note(method::UPDATED, json!({ "uri": uri }))));
+            let inbox = &self.client.core.connection.inbox;
             for note in &self.missed {
-                self.client
-                    .inner
-                    .connection
-                    .inbox
-                    .handle_change(&note.method, || note.params.clone());
+                inbox.handle_change(&note.method, || note.params.clone());
             }
             return Some(());
         }
@@ -247,7 +227,7 @@ impl Listening {
 
     /// Waits before another attempt; none if there is to be no more.
     async fn pause(&mut self) -> Option<()> {
-        if self.client.inner.connection.far.is_stopped() {
+        if self.client.core.connection.is_stopped() {
             return None;
         }
         let at = self.reconnect.handle_break(now(), Duration::ZERO)?;
@@ -258,12 +238,18 @@ impl Listening {
     /// Stops listening. Dropping does the same, but a legacy server is told
     /// about resources only here, and only of those that nobody else watches.
     pub async fn close(mut self) {
-        if let Course::Legacy(watch) = &mut self.course {
-            for uri in watch.end() {
+        if let ListenVia::Session(watched) = &mut self.via {
+            for uri in watched.end() {
                 // A server that is gone has forgotten it anyway.
                 _ = self.client.request(method::UNSUBSCRIBE, json!({ "uri": uri })).await;
             }
         }
+    }
+}
+
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listening").field("filter", &self.filter).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,7 @@
 //! One server of the roster: its state, what it offers, and the task that keeps its connection.
 //!
 //! ```text
-//!   Inbox::note ──▶ ServerConnection::handle_note ──▶ ConnectionTask: reads the lists
+//!   Inbox::note ──▶ WatchedConnection::handle_note ──▶ ConnectionTask: reads the lists
 //!                                                        └──▶ RosterShared::offer
 //! ```
 
@@ -27,8 +27,8 @@ use super::state::{ServerPhase, ServerState};
 use super::{Roster, RosterError, RosterShared};
 use crate::bridge::Bridge;
 use crate::client::{
-    CallError, Client, ClientOptions, ConnectError, ConnectionWatcher, ListenFilter, RawList,
-    Remembered,
+    CallError, CallOptions, Client, ClientOptions, ConnectError, ConnectionWatcher, ListenFilter,
+    RawList, Remembered,
 };
 use crate::connection::{lock, now};
 use crate::drive::{Either, OwnedTask, Stop, race};
@@ -46,9 +46,9 @@ pub(super) struct ServerEntry {
     pub(super) state: watch::Sender<ServerState>,
     pub(super) lists: watch::Sender<ServerLists>,
     /// There while the server is ready; while it sleeps, as it was.
-    client: Mutex<Option<(Client, Arc<ServerConnection>)>>,
+    client: Mutex<Option<(Client, Arc<WatchedConnection>)>>,
     /// The latest connection, and the task that keeps it.
-    kept: Mutex<Option<(Arc<ServerConnection>, JoinHandle<()>)>>,
+    kept: Mutex<Option<(Arc<WatchedConnection>, JoinHandle<()>)>>,
     remembered: Mutex<Option<Remembered>>,
     /// The task that asks the cache.
     pub(super) recalling: Mutex<Option<OwnedTask>>,
@@ -128,7 +128,7 @@ impl ServerEntry {
     pub(super) fn client_if(
         &self,
         is_it: impl Fn(&ServerState) -> bool,
-    ) -> Option<(Client, Arc<ServerConnection>)> {
+    ) -> Option<(Client, Arc<WatchedConnection>)> {
         let client = lock(&self.client).clone();
         client.filter(|_| is_it(&self.state.borrow()))
     }
@@ -218,7 +218,7 @@ impl ServerEntry {
 
     /// Begins an attempt to connect.
     pub(super) fn connect(self: &Arc<Self>, roster: &Arc<RosterShared>, attempt: u64) {
-        let connection = Arc::new(ServerConnection {
+        let connection = Arc::new(WatchedConnection {
             attempt,
             roster: Arc::downgrade(roster),
             entry: Arc::downgrade(self),
@@ -266,7 +266,7 @@ impl fmt::Debug for ServerEntry {
 
 /// What is known of a connection outside the task that keeps it.
 #[derive(Debug)]
-pub(super) struct ServerConnection {
+pub(super) struct WatchedConnection {
     attempt: u64,
     roster: Weak<RosterShared>,
     entry: Weak<ServerEntry>,
@@ -285,7 +285,7 @@ pub(super) struct ServerConnection {
     woken: Notify,
 }
 
-impl ServerConnection {
+impl WatchedConnection {
     /// These lists have changed.
     fn changed(&self, kinds: impl IntoIterator<Item = ListKind>) {
         let mut kinds = kinds.into_iter().peekable();
@@ -315,7 +315,7 @@ impl ServerConnection {
     }
 }
 
-impl ConnectionWatcher for ServerConnection {
+impl ConnectionWatcher for WatchedConnection {
     fn handle_note(&self, method: &str) {
         self.changed(ListKind::changed_by(method));
     }
@@ -357,7 +357,7 @@ const LISTENS: u32 = 10;
 struct ConnectionTask {
     roster: Arc<RosterShared>,
     entry: Arc<ServerEntry>,
-    connection: Arc<ServerConnection>,
+    connection: Arc<WatchedConnection>,
 }
 
 impl ConnectionTask {
@@ -374,7 +374,7 @@ impl ConnectionTask {
         let (server, mut pipes) = entry.server.counted();
         let mut options = entry.options.clone();
         options.remembered = *lock(&entry.remembered);
-        let watcher: Arc<ServerConnection> = Arc::clone(connection);
+        let watcher: Arc<WatchedConnection> = Arc::clone(connection);
         options.callbacks.watcher = Some(watcher);
         let until = now() + entry.connect;
         let connecting = timeout_at(until.into(), Client::connect(server, options));
@@ -498,7 +498,7 @@ async fn missing(client: &Client) -> Option<CallError> {
 }
 
 /// Hears of changes from a modern server; a legacy one says them anyway.
-async fn listen(client: &Client, connection: &ServerConnection) {
+async fn listen(client: &Client, connection: &WatchedConnection) {
     let offers = |kind: ListKind| {
         let declared = &client.capabilities()[kind.capability()];
         client.capabilities().is_null() || declared["listChanged"] == true
@@ -565,7 +565,7 @@ async fn read_one(
     if capabilities.is_object() && capabilities.get(kind.capability()).is_none() {
         return Ok(Some(ReadList { kind, items: Vec::new(), terms: None }));
     }
-    match client.list_raw(kind.method(), kind.member().key(), LIST).await {
+    match client.list_raw(kind.method(), kind.member().key(), &CallOptions::default(), LIST).await {
         Ok(RawList { items, ttl, is_public }) => {
             let ttl = (client.era() == Era::Modern).then_some(ttl);
             let terms = Some(ListTerms { read_at: now(), ttl, is_public });
@@ -649,7 +649,7 @@ impl Sleeper {
     }
 
     /// Ends the connection of the roster; what is left of it. None if it broke meanwhile.
-    fn leave(&self) -> Option<Arc<ServerConnection>> {
+    fn leave(&self) -> Option<Arc<WatchedConnection>> {
         let entry = self.roster.upgrade()?.entry(&self.name)?;
         let (_, connection) = lock(&entry.client).clone()?;
         self.sleep();

@@ -12,8 +12,7 @@ use switchboard_proto::jsonrpc::Part;
 
 use super::Error;
 use super::catalog::CatalogEntry;
-use super::tool::Tool;
-use super::tool_result::{Nature, ToolOutcome, ToolResult};
+use super::tool::{Nature, Tool, ToolOutcome, ToolResult};
 use crate::connection::lock;
 
 /// Calls that are remembered.
@@ -38,7 +37,12 @@ impl Traces {
     ) -> Result<ToolResult, Error> {
         let Ok(id) = super::random_id() else { return result };
         let (success, code) = match &result {
-            Ok(result) => (!result.is_error(), code_of(result)),
+            Ok(result) => {
+                // As a `ToolOutcome` gave it.
+                let structured = result.structured.as_ref().filter(|_| result.is_error());
+                let code = structured.and_then(|it| it.pointer("/error/code"));
+                (!result.is_error(), code.cloned())
+            }
             Err(error) => (false, Some(error.code.into())),
         };
         let trace = json!({
@@ -61,12 +65,6 @@ impl Traces {
     fn find(&self, id: &str) -> Option<Value> {
         lock(&self.calls).iter().rev().find(|trace| trace["traceId"] == id).cloned()
     }
-}
-
-/// The code that an [`ToolOutcome`] gave.
-fn code_of(result: &ToolResult) -> Option<Value> {
-    let code = result.structured.as_ref()?.pointer("/error/code")?;
-    result.is_error().then(|| code.clone())
 }
 
 /// `get_trace_by_id`.
@@ -101,17 +99,16 @@ pub(super) fn manifest_tool() -> Tool {
         .nature(Nature::DIAGNOSTIC)
         .run(async |_: Value, cx| {
             let catalog = cx.server().catalog();
-            let tools: Vec<Value> = catalog.tools.iter().map(|tool| manifest_entry(tool)).collect();
+            let tools = catalog.tools.items.iter().map(|tool| {
+                let mut text = String::new();
+                tool.listing().write(true, &mut text);
+                let mut entry = Part::new(text.as_bytes()).value().unwrap_or_default();
+                entry["examples"] = json!(tool.examples);
+                entry
+            });
+            let tools: Vec<Value> = tools.collect();
             ToolOutcome::success(format!("{} tools", tools.len())).with("tools", tools)
         })
-}
-
-fn manifest_entry(tool: &Tool) -> Value {
-    let mut text = Vec::new();
-    tool.list(true, &mut text);
-    let mut entry = Part::new(&text).value().unwrap_or_default();
-    entry["examples"] = json!(tool.examples);
-    entry
 }
 
 #[cfg(test)]

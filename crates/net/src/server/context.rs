@@ -1,28 +1,41 @@
 //! What a call may do besides answering: report, log, ask, notice that it is unwanted.
+//!
+//! A question to a legacy client is a request; a modern one gets an `input_required` result
+//! and calls again. The call that asks cannot tell the difference: it awaits.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::ready;
 use std::pin::pin;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
-use switchboard_proto::exchange::Exchange;
-use switchboard_proto::jsonrpc::{Member, Message};
+use serde_json::{Value, json};
+use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::jsonrpc::{Id, Member, Message};
 use switchboard_proto::method;
+use switchboard_proto::refusal::code;
 use switchboard_proto::revision::{Era, Revision};
+use tokio::sync::oneshot;
 
-use super::Server;
-use super::server_tasks::{self, Task};
+use super::handler::Error;
+use super::server_tasks::{self, ServerTask};
 use super::session::{Caller, Level};
-use super::tool::OutputCheck;
+use super::tool::{Tool, complaints};
+use super::{Server, notification};
 use crate::backend::PendingWork;
 use crate::call::{Call, CallHolder};
 use crate::connection::{ClientConnection, lock};
 use crate::drive::{Either, Stop, race};
+
+/// How long a person may think. The TypeScript SDK gives as much (GW-14).
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// Questions that all clients together may have open.
+const MOST_OPEN: usize = 16_384;
 
 /// One call, towards the client that made it. Cheap to clone.
 ///
@@ -34,13 +47,13 @@ use crate::drive::{Either, Stop, race};
 /// not the call's business.
 #[derive(Clone)]
 pub struct Context {
-    pub(super) state: Arc<State>,
-    /// What the tool that is called says of its results.
-    pub(super) output_check: OutputCheck,
+    pub(super) state: Arc<CallState>,
+    /// The tool that is called, if it is one.
+    pub(super) tool: Option<Arc<Tool>>,
 }
 
 /// What is known of a call while it lasts.
-pub(super) struct State {
+pub(super) struct CallState {
     pub(super) server: Arc<Server>,
     pub(super) caller: Caller,
     /// What its client said the last time it came back with input.
@@ -56,26 +69,11 @@ pub(super) struct State {
     pub(super) asked: AtomicBool,
     /// Said to the call.
     unwanted: Stop,
-    /// Said to whoever runs it, after that.
+    /// Said to what runs it, after that.
     over: Stop,
 }
 
-impl State {
-    fn new(server: Arc<Server>, caller: Caller, channel: CallChannel) -> Self {
-        Self {
-            server,
-            caller,
-            retry: Mutex::default(),
-            channel,
-            token: None,
-            task_ttl: None,
-            reported: Mutex::new(f64::NEG_INFINITY),
-            asked: AtomicBool::new(false),
-            unwanted: Stop::new(),
-            over: Stop::new(),
-        }
-    }
-
+impl CallState {
     /// Who calls, as it says of itself at present.
     fn speaker(&self) -> Caller {
         match &*lock(&self.retry) {
@@ -89,6 +87,28 @@ impl State {
         match &*lock(&self.retry) {
             Some(retry) => progress_token(retry),
             None => self.token.clone(),
+        }
+    }
+
+    /// The connection that its words go by, and the call that they belong to there. None for
+    /// a modern task, which is polled: nothing is said about it unasked (TASK-7).
+    fn client(&self) -> Option<(Arc<ClientConnection>, Option<Exchange>)> {
+        match (&self.channel, &self.caller) {
+            (CallChannel::Call { client, exchange }, _) => {
+                Some((Arc::clone(client), Some(*exchange)))
+            }
+            (CallChannel::Task(_), Caller::Session(session)) => {
+                Some((session.client.upgrade()?, None))
+            }
+            (CallChannel::Task(_), Caller::Request(_)) => None,
+        }
+    }
+
+    /// On whose behalf the call is made.
+    pub(super) fn principal(&self) -> &[u8] {
+        match &self.channel {
+            CallChannel::Call { client, .. } => client.principal(),
+            CallChannel::Task(task) => &task.principal,
         }
     }
 
@@ -112,7 +132,7 @@ impl State {
     }
 }
 
-impl CallHolder for State {
+impl CallHolder for CallState {
     fn cancel(self: Arc<Self>, _: &Call, _: Option<&Message>) -> PendingWork {
         self.give_up();
         PendingWork::none()
@@ -130,14 +150,13 @@ impl CallHolder for State {
 }
 
 /// Where a call's words go.
-#[derive(Clone)]
 pub(super) enum CallChannel {
     Call {
         client: Arc<ClientConnection>,
         exchange: Exchange,
     },
     /// The request is answered long since; this is what it left behind.
-    Task(Arc<Task>),
+    Task(Arc<ServerTask>),
 }
 
 impl Context {
@@ -151,28 +170,38 @@ impl Context {
             method::CALL_TOOL => server_tasks::ttl(&caller, request),
             _ => None,
         };
-        let state = State {
-            token: progress_token(request),
-            task_ttl,
-            ..State::new(server, caller, channel)
-        };
-        Self { state: Arc::new(state), output_check: OutputCheck::default() }
+        Self::with(server, caller, channel, progress_token(request), task_ttl)
     }
 
-    /// The same call, of a tool that has promised something.
-    pub(super) fn with_output_check(self, output_check: OutputCheck) -> Self {
-        Self { output_check, ..self }
+    fn with(
+        server: Arc<Server>,
+        caller: Caller,
+        channel: CallChannel,
+        token: Option<Bytes>,
+        task_ttl: Option<Duration>,
+    ) -> Self {
+        let state = CallState {
+            server,
+            caller,
+            retry: Mutex::default(),
+            channel,
+            token,
+            task_ttl,
+            reported: Mutex::new(f64::NEG_INFINITY),
+            asked: AtomicBool::new(false),
+            unwanted: Stop::new(),
+            over: Stop::new(),
+        };
+        Self { state: Arc::new(state), tool: None }
     }
 
     /// The same call, going on as a task.
-    pub(super) fn as_task(&self, task: Arc<Task>) -> Self {
-        let (server, caller) = (Arc::clone(&self.state.server), self.state.speaker());
-        let state = State {
-            token: self.state.token(),
-            reported: Mutex::new(*lock(&self.state.reported)),
-            ..State::new(server, caller, CallChannel::Task(task))
-        };
-        Self { state: Arc::new(state), output_check: self.output_check.clone() }
+    pub(super) fn as_task(&self, task: Arc<ServerTask>) -> Self {
+        let (server, channel) = (Arc::clone(&self.state.server), CallChannel::Task(task));
+        let token = self.state.token();
+        let cx = Self::with(server, self.state.speaker(), channel, token, None);
+        *lock(&cx.state.reported) = *lock(&self.state.reported);
+        Self { tool: self.tool.clone(), ..cx }
     }
 
     /// Reports how far the call has got.
@@ -187,16 +216,14 @@ impl Context {
         }
         *reported = progress;
         drop(reported);
-        let mut params = Map::new();
-        params.insert("progress".to_owned(), number(progress));
+        let mut params = json!({"progress": number(progress)});
         if let Some(total) = total.filter(|total| total.is_finite()) {
-            params.insert("total".to_owned(), number(total));
+            params["total"] = number(total);
         }
         if let Some(message) = message {
-            params.insert("message".to_owned(), message.into());
+            params["message"] = message.into();
         }
-        let params = Value::Object(params).to_string();
-        let message = Message::notification(method::PROGRESS, Some(params.as_bytes()));
+        let message = notification(method::PROGRESS, &params);
         self.note(&message.with(Member::ProgressToken, token));
     }
 
@@ -211,25 +238,15 @@ impl Context {
         if let Some(logger) = logger {
             params["logger"] = logger.into();
         }
-        let params = params.to_string();
-        self.note(&Message::notification(method::LOG, Some(params.as_bytes())));
+        self.note(&notification(method::LOG, &params));
     }
 
-    /// Any other notification about this call.
-    pub(super) fn note(&self, message: &Message) {
-        let (client, exchange) = match &self.state.channel {
-            CallChannel::Call { client, exchange } => (Arc::clone(client), Some(*exchange)),
-            CallChannel::Task(_) => match &self.state.caller {
-                Caller::Session(session) => match session.client.upgrade() {
-                    Some(client) => (client, None),
-                    None => return,
-                },
-                // A modern task is polled; nothing is said about it unasked (TASK-7).
-                Caller::Request(_) => return,
-            },
-        };
-        // What is said on the way can be missed; kept for ever it cannot.
-        if !client.is_slow() {
+    /// Any other notification about this call. What is said on the way can be missed; kept
+    /// for ever it cannot.
+    fn note(&self, message: &Message) {
+        if let Some((client, exchange)) = self.state.client()
+            && !client.is_slow()
+        {
             client.note(exchange, message);
         }
     }
@@ -280,6 +297,112 @@ impl Context {
     pub fn server(&self) -> &Arc<Server> {
         &self.state.server
     }
+
+    /// Asks a person to fill in a form; `schema` is an object of flat primitive
+    /// properties (MRTR-14). Any other is an internal error, and nobody is asked;
+    /// an answer that does not fit it is an error too, as no answer would be.
+    pub async fn elicit(&self, message: &str, schema: Value) -> Result<Elicited, Error> {
+        if let Some(why) = form_complaint(&schema) {
+            return Err(Error::internal(why));
+        }
+        let params = json!({"message": message, "requestedSchema": schema});
+        let answer = self.ask(method::ELICIT, params).await.map(Elicited::read)?;
+        let Elicited::Accept(content) = &answer else { return Ok(answer) };
+        let form = jsonschema::validator_for(&schema);
+        let form = form.map_err(|error| Error::internal(error.to_string()))?;
+        match complaints(&form, content) {
+            Some(why) => {
+                Err(Error::invalid_params(format!("the answer does not fit the form: {why}")))
+            }
+            None => Ok(answer),
+        }
+    }
+
+    /// Asks the client's model; `params` are those of `sampling/createMessage`.
+    pub async fn sample(&self, params: Value) -> Result<Value, Error> {
+        self.ask(method::SAMPLE, params).await
+    }
+
+    /// Asks where the client works: a list of `{uri, name?}`.
+    pub async fn roots(&self) -> Result<Vec<Value>, Error> {
+        match self.ask(method::ROOTS, json!({})).await?.get_mut("roots").map(Value::take) {
+            Some(Value::Array(roots)) => Ok(roots),
+            _ => Err(Error::internal("the client's answer has no roots")),
+        }
+    }
+
+    /// Asks the client anything, and returns its result.
+    pub async fn ask(&self, method: &str, params: Value) -> Result<Value, Error> {
+        self.ask_as("", method, params).await
+    }
+
+    /// The same, under a name that a modern client gets to see as the key of
+    /// the question. It must be unique within the call. A client that knows it
+    /// may bring the answer with its request, and is not asked then.
+    pub async fn ask_as(&self, key: &str, method: &str, params: Value) -> Result<Value, Error> {
+        self.check_asking(method, &params)?;
+        self.state.asked.store(true, Ordering::Relaxed);
+        if let Some(answer) = self.answer_in_request(key) {
+            return Ok(answer);
+        }
+        let (question, answer) = OpenQuestion::open(self)?;
+        if !question.to_client(key, method, &params) {
+            return Err(Error::internal(format!("this client cannot be asked for {method} now")));
+        }
+        let answer = match tokio::time::timeout(PATIENCE, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => return Err(Error::internal("the client is gone")),
+            Err(_) => return Err(Error::internal(format!("nobody answered {method} in time"))),
+        };
+        match Error::from_answer(&answer) {
+            // It may have come back without being able any more.
+            Some(error) => self.check_asking(method, &params).and(Err(error)),
+            None => answer
+                .payload_value()
+                .ok_or_else(|| Error::internal(format!("the answer to {method} is no JSON"))),
+        }
+    }
+
+    /// Whether the client can be asked this, by what it says of itself at present.
+    fn check_asking(&self, method: &str, params: &Value) -> Result<(), Error> {
+        match missing(&self.client_capabilities(), method, params) {
+            Some(required) => Err(Error::missing_capability(&required, self.era())),
+            None => Ok(()),
+        }
+    }
+
+    /// The answer that a modern request brought unasked. Beside a state it belongs
+    /// to that, and a state of ours has led to its call already (MRTR-7).
+    fn answer_in_request(&self, key: &str) -> Option<Value> {
+        match (&self.state.channel, &self.state.caller) {
+            (CallChannel::Call { .. }, Caller::Request(request))
+                if !key.is_empty() && !request.has(Member::RequestState) =>
+            {
+                request.inside(Member::InputResponses, &[key])?.value().filter(Value::is_object)
+            }
+            _ => None,
+        }
+    }
+
+    /// Asks a person to visit a page. Accepting means consent, not that they are done (MRTR-13).
+    pub async fn elicit_url(&self, message: &str, url: &str) -> Result<Elicited, Error> {
+        self.visit(&VisitPage::new(message, url)?).await
+    }
+
+    /// The same for a page that will say when it is done.
+    pub async fn visit(&self, page: &VisitPage) -> Result<Elicited, Error> {
+        self.ask(method::ELICIT, page.to_json(self.era())).await.map(Elicited::read)
+    }
+
+    /// Tells a legacy client that the person is done with a page, which may be
+    /// long after the call (UTL-8). A modern one has no use for it.
+    pub fn visited(&self, page: &VisitPage) {
+        let Caller::Session(session) = &self.state.caller else { return };
+        let asked = page.to_json(Era::Legacy);
+        if missing(&session.capabilities, method::ELICIT, &asked).is_none() {
+            self.note(&notification(method::ELICITED, &json!({"elicitationId": page.id})));
+        }
+    }
 }
 
 fn progress_token(request: &Message) -> Option<Bytes> {
@@ -292,14 +415,247 @@ fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { (value as i64).into() } else { value.into() }
 }
 
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("caller", &self.caller).finish_non_exhaustive()
-    }
-}
-
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}
+
+/// What a person made of a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Elicited {
+    /// They answered; the content fits the form.
+    Accept(Value),
+    /// They said no.
+    Decline,
+    /// They dismissed it.
+    Cancel,
+}
+
+impl Elicited {
+    fn read(mut answer: Value) -> Self {
+        match answer["action"].as_str() {
+            Some("accept") => Self::Accept(answer["content"].take()),
+            Some("decline") => Self::Decline,
+            _ => Self::Cancel,
+        }
+    }
+}
+
+/// What the client should have declared to be asked this, if it has not (MRTR-4, META-5).
+fn missing(declared: &Value, method: &str, params: &Value) -> Option<Value> {
+    let has = |path: &str| declared.pointer(path).is_some_and(Value::is_object);
+    let wants_tools = !params["tools"].is_null() || !params["toolChoice"].is_null();
+    let (is_able, required) = match method {
+        method::ELICIT if params["mode"] == "url" => {
+            (has("/elicitation/url"), json!({"elicitation": {"url": {}}}))
+        }
+        method::ELICIT => {
+            let implied = has("/elicitation") && !has("/elicitation/url");
+            (has("/elicitation/form") || implied, json!({"elicitation": {"form": {}}}))
+        }
+        method::SAMPLE if wants_tools => {
+            (has("/sampling/tools"), json!({"sampling": {"tools": {}}}))
+        }
+        method::SAMPLE => (has("/sampling"), json!({"sampling": {}})),
+        method::ROOTS => (has("/roots"), json!({"roots": {}})),
+        _ => return None,
+    };
+    (!is_able).then_some(required)
+}
+
+/// The questions that wait for an answer.
+#[derive(Default)]
+pub(super) struct OpenQuestions {
+    next: AtomicU64,
+    open: Mutex<HashMap<Ask, oneshot::Sender<Message>>>,
+}
+
+impl OpenQuestions {
+    /// An answer came.
+    pub(super) fn supply(&self, ask: Ask, answer: Message) {
+        let waiting = lock(&self.open).remove(&ask);
+        if let Some(waiting) = waiting {
+            // Nobody waits if the call ended in this moment.
+            _ = waiting.send(answer);
+        }
+    }
+}
+
+/// A question that is taken back when nobody waits for its answer any more.
+struct OpenQuestion<'a> {
+    cx: &'a Context,
+    ask: Ask,
+}
+
+impl<'a> OpenQuestion<'a> {
+    fn open(cx: &'a Context) -> Result<(Self, oneshot::Receiver<Message>), Error> {
+        let asks = &cx.state.server.questions;
+        let ask = Ask(asks.next.fetch_add(1, Ordering::Relaxed) + 1);
+        let (send, receive) = oneshot::channel();
+        let mut open = lock(&asks.open);
+        if open.len() >= MOST_OPEN {
+            return Err(Error::internal("too many questions are open"));
+        }
+        open.insert(ask, send);
+        Ok((Self { cx, ask }, receive))
+    }
+
+    fn to_client(&self, key: &str, method: &str, params: &Value) -> bool {
+        // A half makes a key of an id that is text; legacy clients see none of it.
+        let id = if key.is_empty() { Id::from(self.ask.0) } else { Id::Text(key.into()) };
+        let request =
+            |params: &Value| Message::request(&id, method, Some(params.to_string().as_bytes()));
+        let state = &self.cx.state;
+        match (&state.channel, state.client()) {
+            (CallChannel::Call { client, exchange }, _) => {
+                client.introduce(&state.server.identity.text);
+                client.ask(Some(*exchange), None, self.ask, &request(params))
+            }
+            (CallChannel::Task(task), Some((client, _))) => {
+                task.ask(self.ask, key, None);
+                client.ask(None, None, self.ask, &request(&task.related(params.clone())))
+            }
+            (CallChannel::Task(task), None) => {
+                task.ask(self.ask, key, Some(json!({"method": method, "params": params})))
+            }
+        }
+    }
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        let state = &self.cx.state;
+        if let CallChannel::Task(task) = &state.channel {
+            task.close_question(self.ask);
+        }
+        let waited = lock(&state.server.questions.open).remove(&self.ask).is_some();
+        if let (true, Some((client, _))) = (waited, state.client()) {
+            let note = Message::notification(method::CANCELLED, Some(b"{}"));
+            client.recall(self.ask, &note);
+        }
+    }
+}
+
+/// A page, and what it is known by until it has been visited.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct VisitPage {
+    id: String,
+    message: String,
+    url: String,
+}
+
+impl VisitPage {
+    /// A page at `url`; `message` says to the person what for.
+    pub fn new(message: &str, url: &str) -> Result<Self, Error> {
+        let (message, url) = (message.to_owned(), url.to_owned());
+        Ok(Self { id: crate::server::random_id()?, message, url })
+    }
+
+    /// What tells it from others: for the page itself, so that it can say when it is done.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// As a legacy client sees it; for a modern one the retry tells, not the id (MRTR-13).
+    fn to_json(&self, era: Era) -> Value {
+        let mut params = json!({"mode": "url", "message": self.message, "url": self.url});
+        if era == Era::Legacy {
+            params["elicitationId"] = self.id.as_str().into();
+        }
+        params
+    }
+}
+
+impl Error {
+    /// The call can be made only after these pages have been visited. Clients of
+    /// the last legacy revision know what that means (UTL-8); ask others by [`Context::visit`].
+    pub fn visit_first(pages: &[VisitPage]) -> Self {
+        let pages: Vec<_> = pages.iter().map(|page| page.to_json(Era::Legacy)).collect();
+        let message = "this call needs pages to be visited first";
+        Self::new(code::VISIT_FIRST, message).with_data(json!({"elicitations": pages}))
+    }
+}
+
+/// Formats of strings in forms that clients know.
+const FORMATS: [&str; 4] = ["date", "date-time", "email", "uri"];
+
+/// What is wrong with a form, if anything. A form is an object of flat properties,
+/// each a string, a number, a boolean, or a choice (MRTR-14). Clients draw nothing else.
+fn form_complaint(schema: &Value) -> Option<String> {
+    if schema["type"] != "object" {
+        return Some("a form must have \"type\": \"object\"".to_owned());
+    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let wrong = properties.into_iter().flatten().find_map(|(name, property)| {
+        unfit(property).map(|why| format!("property {name:?} of a form {why}"))
+    });
+    wrong.or_else(|| {
+        let required = schema["required"].as_array().into_iter().flatten();
+        let mut names = required.filter_map(Value::as_str);
+        let known = |name: &str| properties.is_some_and(|all| all.contains_key(name));
+        let unknown = names.find(|name| !known(name))?;
+        Some(format!("a form requires {unknown:?}, which is none of its properties"))
+    })
+}
+
+fn unfit(property: &Value) -> Option<&'static str> {
+    match property["type"].as_str() {
+        Some("string") => {
+            let format = property.get("format").map(|format| format.as_str().unwrap_or_default());
+            let known = format.is_none_or(|format| FORMATS.contains(&format));
+            (!known).then_some("has a format that no client knows")
+        }
+        Some("boolean" | "integer" | "number") => None,
+        Some("array") => {
+            let items = &property["items"];
+            let choice = items["enum"].is_array() || items["anyOf"].is_array();
+            (!choice).then_some("is an array, but no choice from a list")
+        }
+        _ => Some("is neither a string, a number, a boolean nor a choice"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// wire: MRTR-14
+    #[test]
+    fn forms_are_flat() {
+        let titled = json!([{"const": "a", "title": "A"}]);
+        let fit = [
+            json!({"type": "string"}),
+            json!({"type": "string", "format": "email", "minLength": 1, "default": "x"}),
+            json!({"type": "string", "enum": ["a"], "enumNames": ["A"]}),
+            json!({"type": "string", "oneOf": titled}),
+            json!({"type": "integer", "minimum": 0}),
+            json!({"type": "number"}),
+            json!({"type": "boolean", "default": true}),
+            json!({"type": "array", "items": {"type": "string", "enum": ["a"]}}),
+            json!({"type": "array", "items": {"anyOf": titled}}),
+        ];
+        for property in fit {
+            let form = json!({"type": "object", "properties": {"x": property}, "required": ["x"]});
+            assert_eq!(form_complaint(&form), None, "{form}");
+        }
+        let unfit = [
+            json!({}),
+            json!({"type": "object", "properties": {}}),
+            json!({"type": "null"}),
+            json!({"type": ["string", "null"]}),
+            json!({"type": "string", "format": "ipv4"}),
+            json!({"type": "array", "items": {"type": "string"}}),
+        ];
+        for property in unfit {
+            let form = json!({"type": "object", "properties": {"x": property}});
+            assert!(form_complaint(&form).unwrap().contains("\"x\""), "{form}");
+        }
+        assert_eq!(form_complaint(&json!({"type": "object"})), None);
+        assert!(form_complaint(&json!({"type": "string"})).is_some());
+        let lost = json!({"type": "object", "properties": {}, "required": ["y"]});
+        assert!(form_complaint(&lost).unwrap().contains("\"y\""));
     }
 }

@@ -2,15 +2,15 @@
 
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use serde::Serialize;
 use serde_json::{Value, json};
-use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
+use switchboard_proto::jsonrpc::{Kind, Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::refusal::{Refusal, code};
 use switchboard_proto::revision::{Era, Revision};
@@ -75,40 +75,40 @@ pub trait Handler: Send + Sync + 'static {
 /// A request as it came.
 #[derive(Clone, Debug)]
 pub struct Request {
-    pub(super) request: Message,
+    pub(super) message: Message,
 }
 
 impl Request {
     /// The method.
     pub fn method(&self) -> &str {
-        self.request.method()
+        self.message.method()
     }
 
     /// The parameters as they were written; an empty object if there were none.
     pub fn params(&self) -> &[u8] {
-        self.request.payload().unwrap_or(b"{}")
+        self.message.payload().unwrap_or(b"{}")
     }
 
     /// One member of the parameters as it was written; a path names members from the outside in.
     pub fn param(&self, path: &[&str]) -> Option<&[u8]> {
-        self.request.body().get(path).map(Part::text)
+        self.message.body().get(path).map(Part::text)
     }
 
     /// Whether it goes on with an earlier request.
     pub(super) fn brings_answers(&self) -> bool {
-        self.request.has(Member::InputResponses) || self.request.has(Member::RequestState)
+        self.message.has(Member::InputResponses) || self.message.has(Member::RequestState)
     }
 
     /// One member of the parameters that must be a string.
     pub fn text(&self, name: &str) -> Result<String, Error> {
-        let text = self.request.body().string(name);
+        let text = self.message.body().string(name);
         text.map(std::borrow::Cow::into_owned)
             .ok_or_else(|| Error::invalid_params(format!("params.{name} must be a string")))
     }
 
     /// What the parameters say, read.
     pub(super) fn value(&self) -> Result<Value, Error> {
-        self.request.body().read().map_err(|error| Error::invalid_params(error.to_string()))
+        self.message.body().read().map_err(|error| Error::invalid_params(error.to_string()))
     }
 }
 
@@ -130,27 +130,19 @@ impl<H: Handler> DynMethods for H {
     }
 }
 
-/// A future whose panic is an error: one broken call must not cost a connection.
-pub(super) struct CatchPanic<F>(pub(super) Pin<Box<F>>);
-
-impl<F, T> Future for CatchPanic<F>
-where
-    F: Future<Output = Result<T, Error>>,
-{
-    type Output = Result<T, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Self::Output> {
-        let polled = catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx)));
-        polled.unwrap_or_else(|_| {
-            tracing::error!("a call panicked");
-            Poll::Ready(Err(Error::internal("the server failed while it served this call")))
-        })
-    }
+/// Does some work, and makes an error of its panic: one broken call must not cost a connection.
+pub(super) async fn catch_panic<T>(
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!("a call panicked");
+        Err(Error::internal("the server failed while it served this call"))
+    })
 }
 
 /// Notifications that are being heard at once, over all clients. A client that
 /// says more than anybody can listen to must not make us keep it all.
-const MOST_NOTICES: usize = 1024;
+pub(super) const MOST_NOTICES: usize = 1024;
 
 /// A notification of a client: changed roots, progress on a question, or one of its own.
 ///
@@ -209,62 +201,38 @@ impl fmt::Debug for Notice {
 /// Who hears notifications besides the raw handler.
 pub(super) type NoticeCallback = dyn Fn(Notice) -> BoxedFuture<()> + Send + Sync;
 
-/// How many are being heard.
-#[derive(Debug, Default)]
-pub(super) struct NoticeCount {
-    now: Arc<AtomicUsize>,
-}
-
-/// One that is being heard, until it is dropped.
-struct NoticePermit(Arc<AtomicUsize>);
-
-impl NoticeCount {
-    fn begin(&self) -> Option<NoticePermit> {
-        let heard = NoticePermit(Arc::clone(&self.now));
-        (self.now.fetch_add(1, Ordering::Relaxed) < MOST_NOTICES).then_some(heard)
-    }
-}
-
-impl Drop for NoticePermit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Server {
     /// Passes on what a client said. Who hears it begins in the order it was said.
     pub(super) fn hear(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {
-        let nobody = self.raw.is_none() && self.heard.is_none();
+        let nobody = self.handler.is_none() && self.on_notification.is_none();
         if nobody || message.method() == method::INITIALIZED {
             return PendingWork::none();
         }
         let caller = match client.era() {
             Era::Modern => Some(Caller::Request(message.clone())),
-            Era::Legacy => self.sessions.get(client.number()).map(Caller::Session),
+            Era::Legacy => self.session(client).map(Caller::Session),
         };
         let (Some(caller), Some(server)) = (caller, self.this.upgrade()) else {
             return PendingWork::none();
         };
-        let Some(heard) = self.notices.begin() else {
-            tracing::warn!(
-                method = message.method(),
-                "too much is said at once; this was not heard"
-            );
+        let Ok(permit) = Arc::clone(&self.notices).try_acquire_owned() else {
+            let method = message.method();
+            tracing::warn!(method, "too much is said at once; this was not heard");
             return PendingWork::none();
         };
         let notice = Notice { message, caller, server };
-        let raw = self.raw.clone().map(|handler| handler.notified(notice.clone()));
-        let own = self.heard.as_ref().map(|hear| hear(notice));
+        let handled = self.handler.clone().map(|handler| handler.notified(notice.clone()));
+        let told = self.on_notification.as_ref().map(|told| told(notice));
         PendingWork::one(async move {
-            for hearing in raw.into_iter().chain(own) {
+            for hearing in handled.into_iter().chain(told) {
                 // A panic has been logged, and there is nobody to tell it.
-                let hearing = async move {
+                let hearing = async {
                     hearing.await;
                     Ok(())
                 };
-                _ = CatchPanic(Box::pin(hearing)).await;
+                _ = catch_panic(hearing).await;
             }
-            drop(heard);
+            drop(permit);
         })
     }
 }
@@ -273,7 +241,7 @@ impl Server {
 ///
 /// What a tool has to say about its own failure is a result with `isError`
 /// instead ([`ToolResult::error`](super::ToolResult::error)): models read that.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     /// Outside -32768..-32000 if it is your own (ERR-1).
@@ -281,6 +249,7 @@ pub struct Error {
     /// For people.
     pub message: String,
     /// For programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
 
@@ -343,18 +312,6 @@ impl Error {
         let message = error["message"].as_str().unwrap_or("the client refused").to_owned();
         let code = error["code"].as_i64().unwrap_or(code::INTERNAL);
         Some(Self { code, message, data: error.get("data").cloned() })
-    }
-
-    pub(super) fn to_json(&self) -> Value {
-        let mut error = json!({"code": self.code, "message": self.message});
-        if let Some(data) = &self.data {
-            error["data"] = data.clone();
-        }
-        error
-    }
-
-    pub(super) fn to_message(&self, id: Option<&Id>) -> Message {
-        Message::error(id, &self.to_json())
     }
 }
 

@@ -1,4 +1,5 @@
-//! The callers of a server: legacy sessions with their handshake, and modern requests.
+//! The clients of a server: legacy sessions with their handshake, modern requests, and who
+//! of them hears of changes: sessions by themselves, modern clients by a listen.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -6,14 +7,16 @@ use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use switchboard_proto::jsonrpc::{Member, Message};
+use switchboard_proto::exchange::Exchange;
+use switchboard_proto::jsonrpc::{Id, Member, Message};
+use switchboard_proto::method::{self, meta};
+use switchboard_proto::project;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::legacy::Phase;
 
-use super::catalog::Catalog;
 use super::handler::{Error, Request};
-use super::{Server, server_tasks};
+use super::{Server, notification, read, server_tasks, write};
 use crate::connection::{ClientConnection, lock};
 
 /// Resources that one legacy client may watch.
@@ -21,7 +24,7 @@ const MOST_WATCHED: usize = 4096;
 
 /// What a legacy client said when it introduced itself, and has set since.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct ServerSession {
     pub(super) client: Weak<ClientConnection>,
     pub(super) revision: Revision,
     pub(super) capabilities: Value,
@@ -29,11 +32,11 @@ pub(super) struct Session {
     /// What we said we can do.
     offered: Value,
     /// None until the client chose one.
-    pub(super) level: Mutex<Option<Level>>,
-    watched: Mutex<BTreeSet<Box<str>>>,
+    level: Mutex<Option<Level>>,
+    pub(super) watched: Mutex<BTreeSet<Box<str>>>,
 }
 
-impl Session {
+impl ServerSession {
     pub(super) fn new(
         client: &Arc<ClientConnection>,
         revision: Revision,
@@ -51,19 +54,14 @@ impl Session {
         })
     }
 
-    /// Whether the handshake is over: before that, nothing but logs is said (LIF-2).
-    pub(super) fn is_ready(&self) -> bool {
-        self.client.upgrade().is_some_and(|client| client.phase() == Some(Phase::Ready))
-    }
-
-    /// Whether this client was told that it will hear of changes to a list (LIF-3).
-    pub(super) fn expects(&self, list: &str) -> bool {
-        self.is_offered(&format!("/{list}/listChanged"))
-    }
-
     /// Whether this client was told that we can do this (LIF-3).
     pub(super) fn is_offered(&self, capability: &str) -> bool {
         self.offered.pointer(capability).is_some_and(|offer| *offer != Value::Bool(false))
+    }
+
+    pub(super) fn set_level(&self, name: &str) -> Result<(), Error> {
+        *lock(&self.level) = Some(read_level(name).map_err(Error::invalid_params)?);
+        Ok(())
     }
 
     pub(super) fn watch(&self, uri: &str) -> Result<(), Error> {
@@ -73,14 +71,6 @@ impl Session {
         }
         watched.insert(uri.into());
         Ok(())
-    }
-
-    pub(super) fn unwatch(&self, uri: &str) {
-        lock(&self.watched).remove(uri);
-    }
-
-    pub(super) fn watches(&self, uri: &str) -> bool {
-        lock(&self.watched).iter().any(|watched| covers(watched, uri))
     }
 }
 
@@ -94,7 +84,7 @@ pub(crate) fn covers(watched: &str, uri: &str) -> bool {
 /// Where to look up what is known of the caller.
 #[derive(Clone, Debug)]
 pub(super) enum Caller {
-    Session(Arc<Session>),
+    Session(Arc<ServerSession>),
     /// The request that was made, with its envelope (MOD-2).
     Request(Message),
 }
@@ -118,7 +108,7 @@ impl Caller {
     pub(super) fn capabilities(&self) -> Value {
         match self {
             Self::Session(session) => session.capabilities.clone(),
-            Self::Request(_) => self.envelope(Member::MetaCapabilities).unwrap_or_default(),
+            Self::Request(request) => request.value(Member::MetaCapabilities).unwrap_or_default(),
         }
     }
 
@@ -127,7 +117,7 @@ impl Caller {
             Self::Session(session) => {
                 Some(session.client_info.clone()).filter(|info| !info.is_null())
             }
-            Self::Request(_) => self.envelope(Member::MetaClient),
+            Self::Request(request) => request.value(Member::MetaClient),
         }
     }
 
@@ -136,51 +126,13 @@ impl Caller {
         match self {
             // Before the client chooses, we do.
             Self::Session(session) => Some(lock(&session.level).unwrap_or(Level::Info)),
-            Self::Request(_) => Level::parse(self.envelope(Member::MetaLogLevel)?.as_str()?),
+            Self::Request(request) => Level::parse(&request.string(Member::MetaLogLevel)?),
         }
-    }
-
-    fn envelope(&self, member: Member) -> Option<Value> {
-        let Self::Request(request) = self else { return None };
-        request.value(member)
-    }
-}
-
-/// The legacy clients, in parts so that clients do not wait for one another.
-#[derive(Debug, Default)]
-pub(super) struct Sessions {
-    parts: [Mutex<HashMap<u64, Arc<Session>>>; 16],
-}
-
-impl Sessions {
-    fn part(&self, client: u64) -> &Mutex<HashMap<u64, Arc<Session>>> {
-        let index = usize::try_from(client % 16).unwrap_or_default();
-        &self.parts[index]
-    }
-
-    pub(super) fn greet(&self, client: u64, session: Arc<Session>) {
-        lock(self.part(client)).insert(client, session);
-    }
-
-    pub(super) fn get(&self, client: u64) -> Option<Arc<Session>> {
-        lock(self.part(client)).get(&client).cloned()
-    }
-
-    pub(super) fn all(&self) -> Vec<Arc<Session>> {
-        let all =
-            self.parts.iter().flat_map(|part| lock(part).values().cloned().collect::<Vec<_>>());
-        all.collect()
-    }
-
-    /// A client is gone.
-    pub(super) fn forget(&self, client: u64) {
-        lock(self.part(client)).remove(&client);
     }
 }
 
 /// Who we are and what else we say about ourselves.
-#[derive(Clone, Debug)]
-pub(super) struct Identity {
+pub(super) struct ServerIdentity {
     pub(super) info: Map<String, Value>,
     /// The same as text.
     pub(super) text: Bytes,
@@ -193,6 +145,15 @@ pub(super) struct Identity {
 }
 
 impl Server {
+    /// The session of a legacy client, once it has introduced itself.
+    pub(super) fn session(&self, client: &ClientConnection) -> Option<Arc<ServerSession>> {
+        read(&self.sessions).get(&client.number()).cloned()
+    }
+
+    fn all_sessions(&self) -> Vec<Arc<ServerSession>> {
+        read(&self.sessions).values().cloned().collect()
+    }
+
     /// `initialize`: settles on a revision, and remembers who this is (LIF-1).
     pub(super) fn initialize(
         &self,
@@ -200,33 +161,30 @@ impl Server {
         call: &Request,
     ) -> Result<Bytes, Error> {
         let params = call.value()?;
-        let asked = params["protocolVersion"].as_str();
-        let asked = asked
-            .ok_or_else(|| Error::invalid_params("params.protocolVersion must be a string"))?;
-        let revision = self.settle_on(asked)?;
-        let offered = self.capabilities(&self.catalog(), revision);
-        let session = Session::new(client, revision, &params, offered.clone());
-        self.sessions.greet(client.number(), session);
+        let asked = call.text("protocolVersion")?;
+        // The revision that was asked for, else our newest with a handshake (NEG-11).
+        let legacy = |revision: &Revision| revision.era() == Era::Legacy;
+        let speaks = || self.identity.speaks.iter().copied().filter(legacy);
+        let same = speaks().find(|revision| revision.as_str() == asked);
+        let revision =
+            same.or_else(|| speaks().max()).ok_or(Refusal::WrongEra { asked, serves: "modern" })?;
+        let offered = self.capabilities(revision);
+        let session = ServerSession::new(client, revision, &params, offered.clone());
+        write(&self.sessions).insert(client.number(), session);
         let mut result = json!({
             "protocolVersion": revision.as_str(),
             "capabilities": offered,
             "serverInfo": self.identity.info,
         });
-        if let Some(instructions) = &self.identity.instructions {
-            result["instructions"] = instructions.as_str().into();
-        }
+        self.instruct(&mut result);
         Ok(result.to_string().into())
     }
 
-    /// The revision that was asked for, else our newest with a handshake (NEG-11).
-    fn settle_on(&self, asked: &str) -> Result<Revision, Error> {
-        let legacy = |revision: &Revision| revision.era() == Era::Legacy;
-        let speaks = || self.identity.speaks.iter().copied().filter(legacy);
-        let same = speaks().find(|revision| revision.as_str() == asked);
-        same.or_else(|| speaks().max()).ok_or_else(|| {
-            let asked = asked.to_owned();
-            Refusal::WrongEra { asked, serves: "modern" }.into()
-        })
+    /// How to use the server, if it says so.
+    fn instruct(&self, result: &mut Value) {
+        if let Some(instructions) = &self.identity.instructions {
+            result["instructions"] = instructions.as_str().into();
+        }
     }
 
     /// Whether a client of that era is served at all.
@@ -241,36 +199,27 @@ impl Server {
 
     /// `server/discover` (DISC-1, DISC-2).
     pub(super) fn discover(&self) -> Bytes {
-        let revision = Revision::NEWEST_MODERN;
         let mut result = json!({
             "supportedVersions": Revision::names(Era::Modern),
-            "capabilities": self.capabilities(&self.catalog(), revision),
+            "capabilities": self.capabilities(Revision::NEWEST_MODERN),
         });
-        if let Some(instructions) = &self.identity.instructions {
-            result["instructions"] = instructions.as_str().into();
-        }
+        self.instruct(&mut result);
         result.to_string().into()
     }
 
     /// What is offered, derived from what is there (META-6).
-    pub(super) fn capabilities(&self, catalog: &Catalog, revision: Revision) -> Value {
-        let mut all = Map::new();
-        let shelves = [("tools", catalog.tools.offered), ("prompts", catalog.prompts.offered)];
-        for (name, _) in shelves.into_iter().filter(|(_, offered)| *offered) {
-            all.insert(name.to_owned(), json!({"listChanged": true}));
-        }
-        if catalog.resources.offered || catalog.templates.offered {
-            let resources = json!({"subscribe": true, "listChanged": true});
-            all.insert("resources".to_owned(), resources);
-        }
-        if catalog.completion.is_some() {
-            all.insert("completions".to_owned(), json!({}));
-        }
-        if self.identity.logging {
-            all.insert("logging".to_owned(), json!({}));
-        }
-        let tasks =
-            catalog.tools.iter().any(|tool| tool.support != server_tasks::TaskSupport::Forbidden);
+    fn capabilities(&self, revision: Revision) -> Value {
+        let catalog = self.catalog();
+        let derived = [
+            ("tools", catalog.tools.offered, json!({"listChanged": true})),
+            ("prompts", catalog.prompts.offered, json!({"listChanged": true})),
+            ("resources", catalog.has_resources(), json!({"subscribe": true, "listChanged": true})),
+            ("completions", self.completion.is_some(), json!({})),
+            ("logging", self.identity.logging, json!({})),
+        ];
+        let derived = derived.into_iter().filter(|(_, is_there, _)| *is_there);
+        let mut all: Map<_, _> = derived.map(|(name, _, it)| (name.to_owned(), it)).collect();
+        let tasks = catalog.has_tasks();
         if tasks && revision.rules().core_tasks {
             let requests = json!({"tools": {"call": {}}});
             let tasks = json!({"list": {}, "cancel": {}, "requests": requests});
@@ -305,6 +254,9 @@ pub enum Level {
 }
 
 impl Level {
+    const NAMES: [&str; 8] =
+        ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
     /// Least grave first.
     pub const ALL: [Self; 8] = [
         Self::Debug,
@@ -319,16 +271,7 @@ impl Level {
 
     /// As it stands on the wire.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Debug => "debug",
-            Self::Info => "info",
-            Self::Notice => "notice",
-            Self::Warning => "warning",
-            Self::Error => "error",
-            Self::Critical => "critical",
-            Self::Alert => "alert",
-            Self::Emergency => "emergency",
-        }
+        Self::NAMES[self as usize]
     }
 
     /// The level of that name, if there is one.
@@ -337,8 +280,223 @@ impl Level {
     }
 }
 
+/// The level of that name, or what is wrong with the name.
+pub(super) fn read_level(name: &str) -> Result<Level, String> {
+    Level::parse(name).ok_or_else(|| {
+        let names = Level::NAMES.join(", ");
+        format!("there is no log level {name:?}; there are {names}")
+    })
+}
+
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// Listens at once, over all clients (SUB-12).
+const MOST_LISTENS: usize = 1024;
+
+/// URIs, or tasks, in one listen.
+const MOST_NAMES: usize = 1024;
+
+/// The open listens, by their client and its call.
+pub(super) type OpenListens = HashMap<(u64, Exchange), OpenListen>;
+
+pub(super) struct OpenListen {
+    client: Weak<ClientConnection>,
+    id: Id,
+    filter: ListenWishes,
+}
+
+/// What a listen wants to hear of.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ListenWishes {
+    /// Of tools, prompts, resources.
+    lists: BTreeSet<&'static str>,
+    uris: BTreeSet<String>,
+    tasks: BTreeSet<String>,
+}
+
+/// The lists that may change.
+const LISTS: [&str; 3] = ["tools", "prompts", "resources"];
+
+/// Something that changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ServerChange<'a> {
+    /// `tools`, `prompts` or `resources`.
+    List(&'static str),
+    Resource(&'a str),
+    Task(&'a str),
+}
+
+impl ListenWishes {
+    fn read(call: &Request) -> Result<Self, Error> {
+        let params = call.value()?;
+        let wanted = &params["notifications"];
+        if !wanted.is_object() {
+            return Err(Error::invalid_params("params.notifications must be an object"));
+        }
+        let names = |member: &str| -> Result<BTreeSet<String>, Error> {
+            let Some(names) = wanted.get(member) else { return Ok(BTreeSet::new()) };
+            let names = serde_json::from_value::<BTreeSet<String>>(names.clone());
+            let names = names.ok().filter(|names| names.len() <= MOST_NAMES);
+            names.ok_or_else(|| {
+                let what =
+                    format!("notifications.{member} is a list of at most {MOST_NAMES} strings");
+                Error::invalid_params(what)
+            })
+        };
+        let is_wanted = |list: &&str| wanted[format!("{list}ListChanged")] == true;
+        Ok(Self {
+            lists: LISTS.into_iter().filter(is_wanted).collect(),
+            uris: names("resourceSubscriptions")?,
+            tasks: names("taskIds")?,
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        let mut all = Map::new();
+        for list in &self.lists {
+            all.insert(format!("{list}ListChanged"), true.into());
+        }
+        for (member, names) in [("resourceSubscriptions", &self.uris), ("taskIds", &self.tasks)] {
+            if !names.is_empty() {
+                all.insert(member.to_owned(), json!(names));
+            }
+        }
+        all.into()
+    }
+
+    fn wants(&self, change: ServerChange<'_>) -> bool {
+        match change {
+            ServerChange::List(list) => self.lists.contains(list),
+            ServerChange::Resource(uri) => self.uris.iter().any(|wanted| covers(wanted, uri)),
+            ServerChange::Task(id) => self.tasks.contains(id),
+        }
+    }
+}
+
+impl Server {
+    /// `subscriptions/listen`: says what is honoured, and goes on until dropped
+    /// (SUB-1, SUB-3, SUB-5). A result only if nothing is.
+    pub(super) fn listen(
+        &self,
+        client: &Arc<ClientConnection>,
+        exchange: Exchange,
+        call: &Request,
+    ) -> Option<Result<Bytes, Error>> {
+        let mut filter = match ListenWishes::read(call) {
+            Ok(filter) => filter,
+            Err(error) => return Some(Err(error)),
+        };
+        let offered = self.capabilities(Revision::NEWEST_MODERN);
+        filter.lists.retain(|list| offered[list]["listChanged"] == true);
+        if offered["resources"]["subscribe"] != true {
+            filter.uris.clear();
+        }
+        let (caller, principal) = (Caller::Request(call.message.clone()), client.principal());
+        filter.tasks.retain(|id| self.tasks.find(id, &caller, principal).is_some());
+        let id = call.message.id()?.clone();
+        let honoured = stamped(json!({"notifications": filter.to_json()}), &id);
+        let nothing = filter == ListenWishes::default();
+        if !nothing {
+            client.introduce(&self.identity.text);
+            let mut open = lock(&self.listens);
+            if open.len() >= MOST_LISTENS {
+                return Some(Err(Error::internal("too many subscriptions are open")));
+            }
+            let listen = OpenListen { client: Arc::downgrade(client), id: id.clone(), filter };
+            open.insert((client.number(), exchange), listen);
+        }
+        client.note(Some(exchange), &Message::notification(method::ACKNOWLEDGED, Some(&honoured)));
+        nothing.then(|| Ok(stamped(json!({}), &id).into()))
+    }
+
+    /// Ends every listen with its result (SUB-8), and every task: say this before a shutdown.
+    pub fn close(&self) {
+        self.tasks.cancel(|_| true);
+        let open = std::mem::take(&mut *lock(&self.listens));
+        for ((_, exchange), listen) in open {
+            let Some(client) = listen.client.upgrade() else { continue };
+            let result = stamped(json!({}), &listen.id);
+            let projected =
+                project::modern(&result, method::LISTEN, Some(&self.identity.text), self.cache);
+            let result = projected.unwrap_or_else(|_| result.into());
+            client.finish(exchange, Message::result(&listen.id, &result));
+        }
+    }
+
+    /// The list of tools is another one.
+    pub fn tools_changed(&self) {
+        self.list_changed("tools");
+    }
+
+    /// The list of prompts is another one.
+    pub fn prompts_changed(&self) {
+        self.list_changed("prompts");
+    }
+
+    /// The list of resources, or of templates, is another one.
+    pub fn resources_changed(&self) {
+        self.list_changed("resources");
+    }
+
+    pub(super) fn list_changed(&self, list: &'static str) {
+        let Some(name) = method::list_changed(list) else { return };
+        let message = Message::notification(name, None);
+        for session in self.all_sessions() {
+            // Before the handshake is over, nothing but logs is said (LIF-2).
+            let client = session.client.upgrade();
+            let is_ready = client.is_some_and(|client| client.phase() == Some(Phase::Ready));
+            if is_ready && session.is_offered(&format!("/{list}/listChanged")) {
+                tell(&session.client, None, &message);
+            }
+        }
+        self.tell_listens(ServerChange::List(list), name, &json!({}));
+    }
+
+    /// A resource has changed; clients that watch it, or what it lies beneath, are told (SUB-13).
+    pub fn resource_updated(&self, uri: &str) {
+        let params = json!({"uri": uri});
+        let message = notification(method::UPDATED, &params);
+        for session in self.all_sessions() {
+            if lock(&session.watched).iter().any(|watched| covers(watched, uri)) {
+                tell(&session.client, None, &message);
+            }
+        }
+        self.tell_listens(ServerChange::Resource(uri), method::UPDATED, &params);
+    }
+
+    /// Tells the listens that want to hear of it, each under its own id (SUB-2, SUB-4).
+    pub(super) fn tell_listens(&self, change: ServerChange<'_>, name: &str, params: &Value) {
+        let open = lock(&self.listens);
+        let wanted = open.iter().filter(|(_, listen)| listen.filter.wants(change));
+        let wanted: Vec<_> = wanted
+            .map(|(&(_, exchange), it)| (exchange, Weak::clone(&it.client), it.id.clone()))
+            .collect();
+        drop(open);
+        for (exchange, client, id) in wanted {
+            let params = stamped(params.clone(), &id);
+            tell(&client, Some(exchange), &Message::notification(name, Some(&params)));
+        }
+    }
+}
+
+/// Tells one client. One that does not read what it asked for is cut loose: a
+/// slow reader must harm nobody else.
+pub(super) fn tell(client: &Weak<ClientConnection>, exchange: Option<Exchange>, message: &Message) {
+    let Some(client) = client.upgrade() else { return };
+    client.note(exchange, message);
+    if client.is_slow() {
+        tracing::warn!("a client that does not read is disconnected");
+        client.end();
+    }
+}
+
+/// `params` with the listen they belong to.
+fn stamped(mut params: Value, id: &Id) -> Vec<u8> {
+    let id: Value = serde_json::from_str(&id.to_string()).unwrap_or_default();
+    params["_meta"] = json!({meta::SUBSCRIPTION: id});
+    params.to_string().into_bytes()
 }

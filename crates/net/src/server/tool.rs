@@ -1,14 +1,18 @@
-//! Tools: what is listed of them, how their arguments are checked, what they do.
+//! Tools: what is listed of them, how their arguments are checked, what they do, what they
+//! answer with, and the content that results and prompts are made of.
 
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use http::HeaderMap;
 use jsonschema::Validator;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::HeaderParams;
@@ -16,11 +20,10 @@ use switchboard_proto::header::param::{self, Annotation};
 use switchboard_proto::project;
 use switchboard_proto::refusal::Refusal;
 
-use super::catalog::{self, BuildError, CatalogEntry, describe};
+use super::catalog::{self, BuildError, CatalogEntry, Code, ListedEntry, describe};
 use super::context::Context;
 use super::handler::{BoxedFuture, Error};
 use super::server_tasks::TaskSupport;
-use super::tool_result::{IntoToolResult, Nature, ToolResult};
 
 /// A tool that is complete: it has a name, a schema, and something to do.
 ///
@@ -45,33 +48,38 @@ use super::tool_result::{IntoToolResult, Nature, ToolResult};
 ///     });
 /// assert_eq!(shout.name(), "shout");
 /// ```
+#[derive(Debug)]
 pub struct Tool {
-    name: String,
-    /// Its entry in a list, up to the closing brace.
-    listing: String,
+    listing: ListedEntry,
     pub(super) support: TaskSupport,
     /// The tool itself says when it goes on as a task.
     pub(super) defers: bool,
     pub(super) examples: Vec<Value>,
-    ready: Result<Ready, BuildError>,
-    run: Box<Run>,
+    /// None if the tool cannot be offered.
+    checks: Option<ToolChecks>,
+    /// What it does; the result is not checked yet.
+    pub(super) run: Code<Run>,
 }
 
 type Run = dyn Fn(Value, Context) -> BoxedFuture<Result<ToolResult, Error>> + Send + Sync;
 
-/// What is made of the schema once, to be used at every call.
-struct Ready {
-    validator: Validator,
+/// What is made of the schemas once, to be used at every call.
+#[derive(Debug)]
+struct ToolChecks {
+    input: Validator,
     annotations: Vec<Annotation>,
-    output_check: OutputCheck,
+    output: Option<Validator>,
+    /// Legacy clients know the output schema inside another.
+    is_wrapped: bool,
 }
 
 /// A tool that lacks its function; `A` is what its arguments become.
 pub struct ToolDraft<A> {
     name: String,
     members: Map<String, Value>,
-    input: Schema,
-    output: Option<Schema>,
+    /// Schemas as their author wrote them.
+    input: String,
+    output: Option<String>,
     support: TaskSupport,
     defers: bool,
     examples: Vec<Value>,
@@ -85,7 +93,7 @@ impl Tool {
         ToolDraft {
             name: name.into(),
             members: Map::new(),
-            input: Schema { text: json!({"type": "object", "properties": {}}).to_string() },
+            input: json!({"type": "object", "properties": {}}).to_string(),
             output: None,
             support: TaskSupport::default(),
             defers: false,
@@ -96,7 +104,7 @@ impl Tool {
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.listing.key
     }
 
     /// Whether the headers of a modern request repeat its arguments (HDR-11).
@@ -105,31 +113,46 @@ impl Tool {
         arguments: &Value,
         said: &HeaderParams,
     ) -> Result<(), Error> {
-        let (Ok(ready), Some(said)) = (&self.ready, said) else { return Ok(()) };
-        if ready.annotations.is_empty() {
+        let (Some(checks), Some(said)) = (&self.checks, said) else { return Ok(()) };
+        if checks.annotations.is_empty() {
             return Ok(());
         }
         let said: HeaderMap = said.iter().cloned().collect();
-        param::check(&ready.annotations, Some(arguments), &said)
+        param::check(&checks.annotations, Some(arguments), &said)
             .map_err(|mismatch| Refusal::HeaderMismatch { what: mismatch.to_string() }.into())
     }
 
     /// What is wrong with the arguments, if anything.
     pub(super) fn complaint(&self, arguments: &Value) -> Option<String> {
-        complaints(&self.ready.as_ref().ok()?.validator, arguments)
+        complaints(&self.checks.as_ref()?.input, arguments)
     }
 
     /// Whether legacy clients know its output schema inside another.
     pub(super) fn is_wrapped(&self) -> bool {
-        self.ready.as_ref().is_ok_and(|ready| ready.output_check.is_wrapped)
+        self.checks.as_ref().is_some_and(|checks| checks.is_wrapped)
     }
 
-    /// Runs it; what comes of it is as the output schema says, or an error.
-    pub(super) async fn run(&self, arguments: Value, cx: Context) -> Result<ToolResult, Error> {
-        let output_check =
-            self.ready.as_ref().map(|ready| ready.output_check.clone()).unwrap_or_default();
-        let result = (self.run)(arguments, cx.with_output_check(output_check.clone())).await?;
-        output_check.check(result)
+    /// A result that is as the output schema says. One that is not is a fault of this server:
+    /// the log says which, and the client gets an error instead of what it
+    /// could not rely on. A failure of the tool promises nothing.
+    pub(super) fn check_output(&self, result: ToolResult) -> Result<ToolResult, Error> {
+        let output = self.checks.as_ref().and_then(|checks| checks.output.as_ref());
+        let Some(validator) = output.filter(|_| !result.is_error() && !result.is_task()) else {
+            return Ok(result);
+        };
+        let why = match &result.structured {
+            None => Some("there is no structured content".to_owned()),
+            // Without the values: a log is read by others than the client.
+            Some(value) => validator.iter_errors(value).next().map(|error| {
+                format!("structuredContent{}: {}", error.instance_path(), error.masked())
+            }),
+        };
+        let Some(why) = why else { return Ok(result) };
+        let tool = self.name();
+        tracing::error!(tool, "a result does not fit the tool's output schema: {why}");
+        Err(Error::internal(format!(
+            "tool {tool:?} made a result that does not fit its output schema"
+        )))
     }
 }
 
@@ -145,7 +168,9 @@ impl<A> ToolDraft<A> {
     /// What kind of tool it is, in `_meta`.
     #[must_use]
     pub fn nature(self, nature: Nature) -> Self {
-        nature.members().into_iter().fold(self, |draft, (key, value)| draft.meta(key, value))
+        let members = json!(nature);
+        let members = members.as_object().into_iter().flatten();
+        members.fold(self, |draft, (key, value)| draft.meta(key, value.clone()))
     }
 
     /// An example of arguments, for the manifest.
@@ -172,22 +197,22 @@ impl<A> ToolDraft<A> {
     /// The arguments are a `T`: their schema is made from the type.
     #[must_use]
     pub fn input<T: JsonSchema + DeserializeOwned>(self) -> ToolDraft<T> {
-        self.with_input(Schema::of::<T>())
+        self.with_input(schema_of::<T>())
     }
 
     /// The arguments are described by a schema of your own, of any keywords.
     #[must_use]
     pub fn input_schema(self, schema: &Value) -> ToolDraft<Value> {
-        self.with_input(Schema { text: schema.to_string() })
+        self.with_input(schema.to_string())
     }
 
     /// The same as text, which is listed byte for byte.
     #[must_use]
     pub fn input_schema_text(self, schema: &str) -> ToolDraft<Value> {
-        self.with_input(Schema { text: schema.to_owned() })
+        self.with_input(schema.to_owned())
     }
 
-    fn with_input<T>(self, input: Schema) -> ToolDraft<T> {
+    fn with_input<T>(self, input: String) -> ToolDraft<T> {
         let Self { name, members, output, support, defers, examples, .. } = self;
         let arguments = PhantomData;
         ToolDraft { name, members, input, output, support, defers, examples, arguments }
@@ -197,14 +222,14 @@ impl<A> ToolDraft<A> {
     /// internal error and a line in the log, and is not sent.
     #[must_use]
     pub fn output<T: JsonSchema>(mut self) -> Self {
-        self.output = Some(Schema::of::<T>());
+        self.output = Some(schema_of::<T>());
         self
     }
 
     /// The structured content of results is described by a schema of your own.
     #[must_use]
     pub fn output_schema(mut self, schema: &Value) -> Self {
-        self.output = Some(Schema { text: schema.to_string() });
+        self.output = Some(schema.to_string());
         self
     }
 
@@ -219,8 +244,7 @@ impl<A> ToolDraft<A> {
         W: Future<Output = R> + Send + 'static,
         R: IntoToolResult,
     {
-        let ready = self.ready();
-        let run = move |arguments, cx| -> BoxedFuture<Result<ToolResult, Error>> {
+        let run = Box::new(move |arguments, cx| -> BoxedFuture<_> {
             match serde_json::from_value::<A>(arguments) {
                 Ok(arguments) => {
                     let work = function(arguments, cx);
@@ -231,65 +255,56 @@ impl<A> ToolDraft<A> {
                     Box::pin(std::future::ready(Ok(failed)))
                 }
             }
+        });
+        let (checks, flaw) = match self.checks() {
+            Ok(checks) => (Some(checks), None),
+            Err(flaw) => (None, Some(flaw)),
         };
-        let listing = self.listing();
-        let Self { name, support, defers, examples, .. } = self;
-        Tool { name, listing, support, defers, examples, ready, run: Box::new(run) }
-    }
-
-    fn ready(&self) -> Result<Ready, BuildError> {
-        let input = |why| BuildError::Schema { tool: self.name.clone(), why };
-        let output = |why| BuildError::OutputSchema { tool: self.name.clone(), why };
-        let validator = self.input.for_arguments().map_err(input)?;
-        let annotations = param::annotations(&self.input.value().map_err(input)?);
-        let annotations = annotations.map_err(|error| input(error.to_string()))?;
-        let output_check = OutputCheck::of(&self.name, self.output.as_ref()).map_err(output)?;
-        if let Some(flaw) = catalog::meta_flaw(&self.members) {
-            return Err(flaw);
-        }
-        Ok(Ready { validator, annotations, output_check })
-    }
-
-    /// The entry in a list: schemas stand there as they were written.
-    fn listing(&self) -> String {
-        let mut text = format!("{{\"name\":{}", Value::from(self.name.as_str()));
+        // Schemas stand in the list as they were written.
+        let mut text = format!("{{\"name\":{}", json!(self.name));
         for (name, value) in &self.members {
-            text.extend([",", &Value::from(name.as_str()).to_string(), ":", &value.to_string()]);
+            text.extend([",", &json!(name).to_string(), ":", &value.to_string()]);
         }
-        text.push_str(",\"inputSchema\":");
-        text.push_str(&self.input.text);
+        text.extend([",\"inputSchema\":", &self.input]);
         if let Some(output) = &self.output {
-            text.push_str(",\"outputSchema\":");
-            text.push_str(&output.text);
+            text.extend([",\"outputSchema\":", output]);
         }
-        text
+        let core_tasks = match self.support {
+            TaskSupport::Forbidden => String::new(),
+            support => format!(",\"execution\":{{\"taskSupport\":{}}}", json!(support)),
+        };
+        let listing = ListedEntry { key: self.name, text, core_tasks, flaw };
+        let Self { support, defers, examples, .. } = self;
+        Tool { listing, support, defers, examples, checks, run: Code(run) }
+    }
+
+    fn checks(&self) -> Result<ToolChecks, BuildError> {
+        let parse = |text: &str| -> Result<Value, String> {
+            serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))
+        };
+        let compile =
+            |schema: &Value| jsonschema::validator_for(schema).map_err(|error| error.to_string());
+        let wrong = |why| BuildError::Schema { tool: self.name.clone(), why };
+        let schema = parse(&self.input).map_err(wrong)?;
+        if schema["type"] != "object" {
+            return Err(wrong("the schema of arguments must have \"type\": \"object\"".to_owned()));
+        }
+        let input = compile(&schema).map_err(wrong)?;
+        let annotations = param::annotations(&schema).map_err(|error| wrong(error.to_string()))?;
+        let output = self.output.as_ref().map(|text| compile(&parse(text)?)).transpose();
+        let output =
+            output.map_err(|why| BuildError::OutputSchema { tool: self.name.clone(), why })?;
+        let is_wrapped = self.output.as_ref().is_some_and(|it| project::wraps(it.as_bytes()));
+        match catalog::meta_flaw(&self.members) {
+            Some(flaw) => Err(flaw),
+            None => Ok(ToolChecks { input, annotations, output, is_wrapped }),
+        }
     }
 }
 
 impl CatalogEntry for Tool {
-    fn key(&self) -> &str {
-        &self.name
-    }
-
-    fn flaw(&self) -> Option<BuildError> {
-        self.ready.as_ref().err().cloned()
-    }
-
-    fn list(&self, core_tasks: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.listing.as_bytes());
-        if core_tasks && self.support != TaskSupport::Forbidden {
-            let support = self.support.as_str();
-            out.extend_from_slice(
-                format!(",\"execution\":{{\"taskSupport\":\"{support}\"}}").as_bytes(),
-            );
-        }
-        out.push(b'}');
-    }
-}
-
-impl fmt::Debug for Tool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tool").field("name", &self.name).finish_non_exhaustive()
+    fn listing(&self) -> &ListedEntry {
+        &self.listing
     }
 }
 
@@ -305,81 +320,19 @@ const MOST_COMPLAINTS: usize = 8;
 /// Bytes of one complaint, which may quote the value that it is about.
 const LONGEST_COMPLAINT: usize = 512;
 
-/// A schema as its author wrote it.
-#[derive(Clone, Debug)]
-pub(super) struct Schema {
-    pub(super) text: String,
-}
-
-impl Schema {
-    /// The schema of a type, JSON Schema 2020-12, self-contained.
-    pub(super) fn of<T: JsonSchema>() -> Self {
-        let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
-        Self { text: schema.as_value().to_string() }
-    }
-
-    pub(super) fn value(&self) -> Result<Value, String> {
-        serde_json::from_str(&self.text).map_err(|error| format!("no JSON: {error}"))
-    }
-
-    /// What arguments are checked with: they are always an object.
-    pub(super) fn for_arguments(&self) -> Result<Validator, String> {
-        if self.value()?["type"] != "object" {
-            return Err("the schema of arguments must have \"type\": \"object\"".to_owned());
-        }
-        self.validator()
-    }
-
-    pub(super) fn validator(&self) -> Result<Validator, String> {
-        jsonschema::validator_for(&self.value()?).map_err(|error| error.to_string())
-    }
-}
-
-/// What a tool has promised of its results, if anything.
-#[derive(Clone, Debug, Default)]
-pub(super) struct OutputCheck {
-    kept: Option<Arc<(String, Validator)>>,
-    /// Legacy clients know the schema inside another.
-    pub(super) is_wrapped: bool,
-}
-
-impl OutputCheck {
-    pub(super) fn of(tool: &str, output: Option<&Schema>) -> Result<Self, String> {
-        let validator = output.map(Schema::validator).transpose()?;
-        let kept = validator.map(|validator| Arc::new((tool.to_owned(), validator)));
-        let is_wrapped = output.is_some_and(|schema| project::wraps(schema.text.as_bytes()));
-        Ok(Self { kept, is_wrapped })
-    }
-
-    /// A result that is as promised. One that is not is a fault of this server:
-    /// the log says which, and the client gets an error instead of what it
-    /// could not rely on. A failure of the tool promises nothing.
-    pub(super) fn check(&self, result: ToolResult) -> Result<ToolResult, Error> {
-        let Some((tool, validator)) = self.kept.as_deref() else { return Ok(result) };
-        if result.is_error() || result.is_task() {
-            return Ok(result);
-        }
-        let why = match &result.structured {
-            None => Some("there is no structured content".to_owned()),
-            // Without the values: a log is read by others than the client.
-            Some(value) => validator.iter_errors(value).next().map(|error| {
-                format!("structuredContent{}: {}", error.instance_path(), error.masked())
-            }),
-        };
-        let Some(why) = why else { return Ok(result) };
-        tracing::error!(tool, "a result does not fit the tool's output schema: {why}");
-        Err(Error::internal(format!(
-            "tool {tool:?} made a result that does not fit its output schema"
-        )))
-    }
+/// The schema of a type, JSON Schema 2020-12, self-contained.
+fn schema_of<T: JsonSchema>() -> String {
+    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
+    schema.as_value().to_string()
 }
 
 /// Which members are wrong, and why; none if all are right.
 pub(super) fn complaints(validator: &Validator, arguments: &Value) -> Option<String> {
     let mut errors = validator.iter_errors(arguments).take(MOST_COMPLAINTS).map(|error| {
-        let place = error.instance_path().to_string();
-        let place = if place.is_empty() { String::new() } else { format!("{place}: ") };
-        let mut complaint = format!("{place}{error}");
+        let mut complaint = match error.instance_path().as_str() {
+            "" => error.to_string(),
+            place => format!("{place}: {error}"),
+        };
         if complaint.len() > LONGEST_COMPLAINT {
             complaint.truncate(complaint.floor_char_boundary(LONGEST_COMPLAINT));
             complaint.push_str("...");
@@ -388,4 +341,292 @@ pub(super) fn complaints(validator: &Validator, arguments: &Value) -> Option<Str
     });
     let first = errors.next()?;
     Some(errors.fold(first, |all, next| format!("{all}; {next}")))
+}
+
+/// The result of a tool: content for models, structure for programs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolResult {
+    pub(super) content: Vec<Content>,
+    pub(super) structured: Option<Value>,
+    pub(super) is_error: bool,
+    pub(super) meta: Map<String, Value>,
+    /// The call goes on as a task: this is what is said about it.
+    created: Option<Box<Value>>,
+}
+
+impl ToolResult {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Words.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new().with(Content::text(text))
+    }
+
+    /// The tool failed, in words that help the model to do better (ERR-3).
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::text(text) }
+    }
+
+    /// A value for programs; for models its JSON, unless you add content of your own.
+    ///
+    /// A value that cannot be written as JSON makes a failure of the result.
+    pub fn structured(value: impl Serialize) -> Self {
+        Self::new().with_structured(value)
+    }
+
+    /// The same with one block more.
+    #[must_use]
+    pub fn with(mut self, content: impl Into<Content>) -> Self {
+        self.content.push(content.into());
+        self
+    }
+
+    /// The same with a value for programs.
+    #[must_use]
+    pub fn with_structured(mut self, value: impl Serialize) -> Self {
+        match serde_json::to_value(value) {
+            Ok(value) => self.structured = Some(value),
+            Err(error) => return Self::error(format!("the result is no JSON: {error}")),
+        }
+        self
+    }
+
+    /// The same with a member of `_meta`.
+    #[must_use]
+    pub fn with_meta(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.meta.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Whether the tool failed.
+    pub fn is_error(&self) -> bool {
+        self.is_error
+    }
+
+    /// Whether the result comes later, by a task.
+    pub(super) fn is_task(&self) -> bool {
+        self.created.is_some()
+    }
+
+    pub(super) fn created(task: Value) -> Self {
+        Self { created: Some(Box::new(task)), ..Self::default() }
+    }
+
+    pub(super) fn to_bytes(&self) -> Bytes {
+        self.to_json().to_string().into()
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        if let Some(created) = &self.created {
+            return Value::clone(created);
+        }
+        let mut result = json!({"content": self.content});
+        if let Some(value) = &self.structured {
+            result["structuredContent"] = value.clone();
+            if self.content.is_empty() {
+                result["content"] = json!([Content::text(value.to_string())]);
+            }
+        }
+        if self.is_error {
+            result["isError"] = true.into();
+        }
+        if !self.meta.is_empty() {
+            result["_meta"] = json!(self.meta);
+        }
+        result
+    }
+}
+
+impl<T: Into<Content>> From<T> for ToolResult {
+    fn from(content: T) -> Self {
+        Self::new().with(content)
+    }
+}
+
+impl From<Vec<Content>> for ToolResult {
+    fn from(content: Vec<Content>) -> Self {
+        Self { content, ..Self::default() }
+    }
+}
+
+/// What a tool may return: a result, anything that becomes one, or an [`Error`].
+pub trait IntoToolResult {
+    /// The result, or why there is none.
+    fn into_tool_result(self) -> Result<ToolResult, Error>;
+}
+
+impl<T: Into<ToolResult>> IntoToolResult for T {
+    fn into_tool_result(self) -> Result<ToolResult, Error> {
+        Ok(self.into())
+    }
+}
+
+impl<T: Into<ToolResult>> IntoToolResult for Result<T, Error> {
+    fn into_tool_result(self) -> Result<ToolResult, Error> {
+        self.map(Into::into)
+    }
+}
+
+/// A tool's result with `structuredContent.success`.
+///
+/// A failure of the business is a result; only a wrong call is an
+/// [`Error`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolOutcome {
+    summary: String,
+    members: Map<String, Value>,
+    failure: Option<String>,
+}
+
+impl ToolOutcome {
+    /// It worked.
+    pub fn success(summary: impl Into<String>) -> Self {
+        Self { summary: summary.into(), members: Map::new(), failure: None }
+    }
+
+    /// It did not; `code` begins with `E_`.
+    pub fn failure(code: &str, message: impl Into<String>) -> Self {
+        let code = if code.starts_with("E_") { code.to_owned() } else { format!("E_{code}") };
+        Self { summary: message.into(), members: Map::new(), failure: Some(code) }
+    }
+
+    /// The same with another member of the structured content.
+    #[must_use]
+    pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(member.to_owned(), value.into());
+        self
+    }
+}
+
+impl From<ToolOutcome> for ToolResult {
+    fn from(outcome: ToolOutcome) -> Self {
+        let mut members = outcome.members;
+        members.insert("success".to_owned(), outcome.failure.is_none().into());
+        if let Some(code) = &outcome.failure {
+            let error = json!({"code": code, "message": outcome.summary});
+            members.insert("error".to_owned(), error);
+        }
+        let mut result = Self::text(outcome.summary).with_structured(members);
+        result.is_error = outcome.failure.is_some();
+        result
+    }
+}
+
+/// What kind of tool it is: listed in `_meta`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Nature {
+    /// Which layer of the product it belongs to: `core`, `advanced`, ...
+    pub layer: &'static str,
+    /// What it is about.
+    pub category: &'static str,
+    /// What it may do: `read`, `write`, `destructive`, ...
+    pub safety: &'static str,
+    /// Whether calling it again changes nothing.
+    pub idempotent: bool,
+    /// Whether it can show what it would do.
+    pub supports_dry_run: bool,
+}
+
+impl Nature {
+    /// Tools that tell about the server itself.
+    pub(super) const DIAGNOSTIC: Self = Self {
+        layer: "core",
+        category: "diagnostics",
+        safety: "read",
+        idempotent: true,
+        supports_dry_run: false,
+    };
+}
+
+/// One block of a tool's result or of a prompt.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Content {
+    block: Value,
+}
+
+impl Content {
+    /// Words.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { block: json!({"type": "text", "text": text.into()}) }
+    }
+
+    /// A picture.
+    pub fn image(bytes: impl AsRef<[u8]>, mime: &str) -> Self {
+        Self::encoded("image", bytes.as_ref(), mime)
+    }
+
+    /// A sound. Clients of the first revision do not know it.
+    pub fn audio(bytes: impl AsRef<[u8]>, mime: &str) -> Self {
+        Self::encoded("audio", bytes.as_ref(), mime)
+    }
+
+    fn encoded(kind: &str, bytes: &[u8], mime: &str) -> Self {
+        Self { block: json!({"type": kind, "data": STANDARD.encode(bytes), "mimeType": mime}) }
+    }
+
+    /// The contents of a resource, in place.
+    pub fn resource(contents: &Contents) -> Self {
+        Self { block: json!({"type": "resource", "resource": contents.item}) }
+    }
+
+    /// A resource to read if need be.
+    pub fn link(uri: &str, name: &str) -> Self {
+        Self { block: json!({"type": "resource_link", "uri": uri, "name": name}) }
+    }
+
+    /// The same with another member: `annotations`, `_meta`, `description`, ...
+    #[must_use]
+    pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
+        self.block[member] = value.into();
+        self
+    }
+
+    /// A block as it stands on the wire.
+    pub fn raw(block: Map<String, Value>) -> Self {
+        Self { block: Value::Object(block) }
+    }
+}
+
+impl From<&str> for Content {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+/// What is in a resource: text or bytes under a URI.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Contents {
+    item: Value,
+}
+
+impl Contents {
+    /// Text.
+    pub fn text(uri: &str, mime: &str, text: impl Into<String>) -> Self {
+        Self { item: json!({"uri": uri, "mimeType": mime, "text": text.into()}) }
+    }
+
+    /// Bytes.
+    pub fn blob(uri: &str, mime: &str, bytes: impl AsRef<[u8]>) -> Self {
+        let blob = STANDARD.encode(bytes);
+        Self { item: json!({"uri": uri, "mimeType": mime, "blob": blob}) }
+    }
+
+    /// The same with another member, `_meta` for example.
+    #[must_use]
+    pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
+        self.item[member] = value.into();
+        self
+    }
 }

@@ -13,8 +13,8 @@ use switchboard_testkit::tidy::reads_json;
 /// What counts as the product.
 const CRATES: [&str; 4] = ["proto", "net", "gateway", "cli"];
 
-/// What a public type begins with.
-const TYPES: [&str; 4] = ["pub struct ", "pub enum ", "pub trait ", "pub type "];
+/// What a type begins with, after its visibility.
+const TYPES: [&str; 4] = ["struct ", "enum ", "trait ", "type "];
 
 fn main() -> io::Result<()> {
     let root = std::env::args_os().nth(1).map_or_else(source::root, PathBuf::from);
@@ -29,12 +29,20 @@ fn main() -> io::Result<()> {
     }
     println!("{} source files", sources.len());
     println!("{} lines of code", sources.iter().map(code_lines).sum::<usize>());
-    let twice: Vec<_> = types(&sources).into_iter().filter(|(_, at)| at.len() > 1).collect();
-    println!("{} public type names occur twice", twice.len());
-    for (name, at) in twice {
-        println!("  {name}: {}", at.join(", "));
-    }
+    print_repeated("public type names occur twice", &sources, |visibility| visibility == "pub ");
+    print_repeated("type names, public or private, occur more than once", &sources, |_| true);
     Ok(())
+}
+
+/// Prints the names that several types have, and where those are.
+fn print_repeated(what: &str, sources: &[Source], counts: impl Fn(&str) -> bool) {
+    let mut repeated: Vec<_> = types(sources, counts).into_iter().collect();
+    repeated.retain(|(_, at)| at.len() > 1);
+    repeated.sort_by_key(|(_, at)| std::cmp::Reverse(at.len()));
+    println!("{} {what}", repeated.len());
+    for (name, at) in repeated {
+        println!("  {} {name}: {}", at.len(), at.join(", "));
+    }
 }
 
 /// Lines that are neither blank, nor comments, nor for tests.
@@ -46,15 +54,22 @@ fn code_lines(source: &Source) -> usize {
     source.lines.iter().filter(is_code).count()
 }
 
-/// Where the public types are, by name.
-fn types(sources: &[Source]) -> BTreeMap<&str, Vec<&str>> {
+/// Where types are whose visibility `counts`, by name.
+fn types(sources: &[Source], counts: impl Fn(&str) -> bool) -> BTreeMap<&str, Vec<&str>> {
     let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for source in sources {
         for line in source.lines.iter().filter(|line| !line.is_test) {
             let code = line.code.trim_start();
-            let rest = TYPES.iter().find_map(|it| code.strip_prefix(it));
+            let after = code.strip_prefix("pub").map_or(code, |rest| {
+                let scope = rest.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+                scope.map_or(rest, |(_, rest)| rest).trim_start()
+            });
+            let visibility = &code[..code.len() - after.len()];
+            // An indented alias is one of an impl or a trait, and no type of its own.
+            let is_alias = after.starts_with("type ") && code.len() < line.code.len();
+            let rest = TYPES.iter().find_map(|it| after.strip_prefix(it));
             let name = rest.and_then(|rest| rest.split(|c| !source::is_ident(c)).next());
-            if let Some(name) = name {
+            if let Some(name) = name.filter(|_| counts(visibility) && !is_alias) {
                 found.entry(name).or_default().push(source.path.as_str());
             }
         }

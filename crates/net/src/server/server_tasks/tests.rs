@@ -8,8 +8,8 @@ fn caller() -> Caller {
     Caller::Request(Message::request(&Id::from(1), "tools/call", None))
 }
 
-fn task(ttl: Duration) -> Arc<Task> {
-    Task::new(&caller(), 1, b"ann", ttl, false).unwrap()
+fn task(ttl: Duration) -> Arc<ServerTask> {
+    ServerTask::new(&caller(), (1, b"ann"), ttl, false).unwrap()
 }
 
 /// wire: TASK-8
@@ -23,7 +23,7 @@ fn ids_of_tasks_cannot_be_guessed() {
 /// wire: TASK-8
 #[test]
 fn a_task_is_found_by_who_began_it_and_by_nobody_else_who_knows_its_id() {
-    let tasks = Tasks::default();
+    let tasks = ServerTasks::default();
     let hers = task(TTL);
     tasks.add(Arc::clone(&hers)).unwrap();
     assert!(tasks.find(&hers.id, &caller(), b"ann").is_some());
@@ -32,7 +32,7 @@ fn a_task_is_found_by_who_began_it_and_by_nobody_else_who_knows_its_id() {
 
 #[test]
 fn the_store_is_bounded_and_what_is_over_goes_first() {
-    let tasks = Tasks::default();
+    let tasks = ServerTasks::default();
     let all: Vec<_> = (0..MOST).map(|_| task(TTL)).collect();
     for task in &all {
         tasks.add(Arc::clone(task)).unwrap();
@@ -40,7 +40,7 @@ fn the_store_is_bounded_and_what_is_over_goes_first() {
     let refused = tasks.add(task(TTL)).unwrap_err();
     assert_eq!(refused.message, "too many tasks are running");
     let over = &all[7];
-    over.end(End::Result(Box::new(ToolResult::text("done"))));
+    over.end(TaskEnd::Result(Box::new(ToolResult::text("done"))));
     let newest = task(TTL);
     tasks.add(Arc::clone(&newest)).unwrap();
     assert!(tasks.find(&over.id, &caller(), b"ann").is_none());
@@ -51,7 +51,7 @@ fn the_store_is_bounded_and_what_is_over_goes_first() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_outlives_its_time() {
-    let tasks = Tasks::default();
+    let tasks = ServerTasks::default();
     let (short, long) = (task(SHORTEST), task(LONGEST));
     tasks.add(Arc::clone(&short)).unwrap();
     tasks.add(Arc::clone(&long)).unwrap();
@@ -70,15 +70,15 @@ async fn nothing_outlives_its_time() {
 fn a_task_asks_a_bounded_number_of_questions_and_none_when_it_is_over() {
     let task = task(TTL);
     for n in 0..MOST_QUESTIONS {
-        assert!(task.ask(Ask(n as u64), "", json!({})));
+        assert!(task.ask(Ask(n as u64), "", Some(json!({}))));
     }
-    assert!(!task.ask(Ask(999), "", json!({})));
+    assert!(!task.ask(Ask(999), "", Some(json!({}))));
     task.close_question(Ask(0));
-    assert!(task.ask(Ask(999), "mine", json!({})));
+    assert!(task.ask(Ask(999), "mine", Some(json!({}))));
     task.close_question(Ask(1));
-    assert!(!task.ask(Ask(1000), "mine", json!({})), "one of that name is open");
-    task.end(End::Cancelled);
-    assert!(!task.ask(Ask(1001), "", json!({})));
+    assert!(!task.ask(Ask(1000), "mine", Some(json!({}))), "one of that name is open");
+    task.end(TaskEnd::Cancelled);
+    assert!(!task.ask(Ask(1001), "", Some(json!({}))));
     assert_eq!(task.to_full_json()["status"], "cancelled");
     assert!(task.to_full_json().get("inputRequests").is_none());
 }
@@ -87,17 +87,17 @@ fn a_task_asks_a_bounded_number_of_questions_and_none_when_it_is_over() {
 #[test]
 fn an_end_is_told_in_the_words_of_each_era() {
     let ends = [
-        (End::Result(Box::new(ToolResult::text("x"))), ["completed", "completed"]),
-        (End::Result(Box::new(ToolResult::error("x"))), ["failed", "completed"]),
-        (End::Error(Error::internal("x")), ["failed", "failed"]),
-        (End::Cancelled, ["cancelled", "cancelled"]),
+        (TaskEnd::Result(Box::new(ToolResult::text("x"))), ["completed", "completed"]),
+        (TaskEnd::Result(Box::new(ToolResult::error("x"))), ["failed", "completed"]),
+        (TaskEnd::Error(Error::internal("x")), ["failed", "failed"]),
+        (TaskEnd::Cancelled, ["cancelled", "cancelled"]),
     ];
     for (end, statuses) in ends {
         let task = task(TTL);
         assert_eq!(task.to_json(Era::Legacy)["status"], "working");
         task.end(end.clone());
         // Whatever comes later changes nothing.
-        task.end(End::Cancelled);
+        task.end(TaskEnd::Cancelled);
         let told = [Era::Legacy, Era::Modern].map(|era| task.to_json(era)["status"].clone());
         assert_eq!(told, statuses, "{end:?}");
     }

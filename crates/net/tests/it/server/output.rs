@@ -113,7 +113,9 @@ async fn structure_is_wrapped_for_older_clients_as_its_schema_is() {
     let late = Tool::new("late").output_schema(&schema).defers(TaskSupport::Optional);
     let late =
         late.run(async |args: Value, cx: Context| cx.defer(async move |_| as_told(&args)).await);
-    let mut client = serve(Server::builder("s", "0").tool(any).tool(late));
+    let slow = Tool::new("slow").output_schema(&schema).tasks(TaskSupport::Optional);
+    let slow = slow.run(async |args: Value, _| as_told(&args));
+    let mut client = serve(Server::builder("s", "0").tool(any).tool(late).tool(slow));
     client.greet("2025-11-25", json!({})).await;
     let listed = client.call("tools/list", json!({})).await;
     let shown = &listed["result"]["tools"][0]["outputSchema"];
@@ -121,10 +123,12 @@ async fn structure_is_wrapped_for_older_clients_as_its_schema_is() {
     let wrapped = json!({"result": {"sum": 3}});
     let direct = client.call("tools/call", call("any", "", &json!({"sum": 3}))).await;
     assert_eq!(direct["result"]["structuredContent"], wrapped, "{direct}");
-    let mut params = call("late", "", &json!({"sum": 3}));
-    params["task"] = json!({});
-    let created = client.call("tools/call", params).await;
-    let id = &created["result"]["task"]["taskId"];
-    let late = client.call("tasks/result", json!({"taskId": id})).await;
-    assert_eq!(late["result"]["structuredContent"], wrapped, "{late}");
+    for tool in ["late", "slow"] {
+        let mut params = call(tool, "", &json!({"sum": 3}));
+        params["task"] = json!({});
+        let created = client.call("tools/call", params).await;
+        let id = &created["result"]["task"]["taskId"];
+        let done = client.call("tasks/result", json!({"taskId": id})).await;
+        assert_eq!(done["result"]["structuredContent"], wrapped, "{tool}: {done}");
+    }
 }

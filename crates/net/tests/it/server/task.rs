@@ -412,3 +412,22 @@ async fn a_task_that_is_out_of_time_stops_although_nobody_asks_for_it() {
     assert_eq!(begun["result"]["task"]["status"], "working", "{begun}");
     within(stopped.notified()).await;
 }
+
+#[tokio::test]
+async fn closing_a_server_ends_the_work_of_its_tasks() {
+    let gate = Arc::new(Notify::new());
+    let mut client = modern(&gate);
+    let idle = Arc::strong_count(&gate);
+    let created = client.modern("tools/call", slow("")).await;
+    assert_eq!(created["result"]["resultType"], "task", "{created}");
+    while Arc::strong_count(&gate) == idle {
+        tokio::task::yield_now().await;
+    }
+    client.server.close();
+    let ended = async {
+        while Arc::strong_count(&gate) > idle {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(ended).await;
+}
