@@ -6,7 +6,7 @@
 //!   calls, sessions, tools ──▶ Guest: counted and looked up by name ◀┘
 //! ```
 //!
-//! A [`Authenticator`] is told who may come in, and may be told otherwise while the
+//! A [`Authenticate`] is told who may come in, and may be told otherwise while the
 //! gateway runs ([`Authenticator::replace`]). Whoever is there goes on under the new
 //! rules, or has to leave; what was counted stays counted.
 //!
@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
 use http::{HeaderMap, HeaderValue};
-use switchboard_net::http::gate::{Gate, GateDenial};
-use switchboard_net::who::{Standing, Who};
+use switchboard_net::access::{AuthDenial, Authenticate};
+use switchboard_net::access::{Standing, Who};
 use switchboard_proto::refusal::Refusal;
 
 use crate::policy::{Access, Busy, Denied, Grant, KeyHash, Meter, Principal};
@@ -95,10 +95,10 @@ impl Entrance {
     }
 
     /// Whoever may not use a server or a group is not to know that it is there.
-    fn shut(&self) -> GateDenial {
+    fn shut(&self) -> AuthDenial {
         match self {
-            Self::Pages => GateDenial::forbidden("this page is for keys that may use every server"),
-            _ => GateDenial::nothing_here(ENDPOINT),
+            Self::Pages => AuthDenial::forbidden("this page is for keys that may use every server"),
+            _ => AuthDenial::nothing_here(ENDPOINT),
         }
     }
 }
@@ -180,7 +180,7 @@ impl Authenticator {
     }
 
     /// The gate of a door, for a site.
-    pub fn gate(self: &Arc<Self>, door: Entrance) -> Arc<dyn Gate> {
+    pub fn gate(self: &Arc<Self>, door: Entrance) -> Arc<dyn Authenticate> {
         Arc::new(Keeper { authenticator: Arc::clone(self), door })
     }
 
@@ -215,8 +215,8 @@ struct Keeper {
     door: Entrance,
 }
 
-impl Gate for Keeper {
-    fn admit(&self, headers: &HeaderMap) -> Result<Who, GateDenial> {
+impl Authenticate for Keeper {
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial> {
         let roll = self.authenticator.roll();
         let (principal, key) = roll.access.identify(headers).map_err(refused)?;
         if !self.door.lets(&principal) {
@@ -238,12 +238,12 @@ impl Gate for Keeper {
     }
 }
 
-fn refused(denied: Denied) -> GateDenial {
+fn refused(denied: Denied) -> AuthDenial {
     let challenge = match denied {
         Denied::UnknownKey => HeaderValue::from_static("Bearer error=\"invalid_token\""),
         _ => HeaderValue::from_static("Bearer"),
     };
-    GateDenial::unknown(challenge, format!("{denied}; send it as X-API-Key or as a bearer token"))
+    AuthDenial::unknown(challenge, format!("{denied}; send it as X-API-Key or as a bearer token"))
 }
 
 impl fmt::Debug for Hearing {

@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use http::HeaderName;
+use switchboard_net::access::Who;
 use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::{Call, CallObserver};
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::upstream::Through;
-use switchboard_net::who::Who;
 use switchboard_proto::exchange::{Ask, HeaderParams};
 use switchboard_proto::failure::Words;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};

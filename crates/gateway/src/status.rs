@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
-use switchboard_net::http::sites::Sites;
+use switchboard_net::http::site::Sites;
 use switchboard_net::roster::{ListKind, ServerPhase, ServerState};
 use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 use switchboard_proto::failure::Failure;

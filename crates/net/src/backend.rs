@@ -17,10 +17,10 @@ use switchboard_proto::exchange::{Ask, HeaderParams};
 use switchboard_proto::failure::Words;
 use switchboard_proto::jsonrpc::Message;
 
+use crate::access::Who;
 use crate::call::Call;
 use crate::connection::ClientConnection;
 use crate::upstream::Through;
-use crate::who::Who;
 
 /// Takes the calls of every client that is served.
 ///

@@ -20,12 +20,12 @@ use tokio::task::JoinSet;
 
 use self::admission::Admission;
 use self::queue::AdmissionQueue;
+use crate::access::Who;
 use crate::backend::{Backend, PendingWork};
 use crate::call::{Call, CallHolder};
 use crate::connection::{ClientConnection, lock, now};
 use crate::drive::OwnedTask;
 use crate::upstream::{self, ServerTarget, Target, Through, Upstream};
-use crate::who::Who;
 use children::ConnectionKey;
 use era::Waiting;
 use idle::Places;

@@ -17,15 +17,14 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::server::classify;
 use switchboard_proto::server::{Frame, ServerHalf};
 
+use crate::access::{Turns, Who};
 use crate::backend::{Backend, PendingWork};
 use crate::connection::ClientConnection;
 use crate::connection::unread::Unread;
 use crate::drive;
 use crate::drive::{Either, race};
-use crate::http::request_body;
-use crate::http::request_body::Charge;
-use crate::park::Parking;
-use crate::who::{Turns, Who};
+use crate::http::body::{Charge, parse_to_keep};
+use crate::parked_calls::Parking;
 
 /// The client at the other end.
 pub(crate) struct Pipe {
@@ -71,7 +70,7 @@ impl Pipe {
         text: Result<Bytes, Refusal>,
         charge: Option<&Arc<Charge>>,
     ) -> PendingWork {
-        let parsed = text.map_err(InvalidMessage::from).and_then(request_body::parse_to_keep);
+        let parsed = text.map_err(InvalidMessage::from).and_then(parse_to_keep);
         let parsed = parsed.and_then(|incoming| match classify(&incoming, None) {
             Ok(era) => Ok((self.client(era, &incoming), incoming)),
             Err(why) => Err(InvalidMessage { id: None, why }),

@@ -15,10 +15,10 @@ use switchboard_proto::line::{self, LineDecoder, LineTooLong};
 use switchboard_proto::refusal::Refusal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::access::Who;
 use crate::backend::Backend;
 use crate::drive::{DEFAULT_GRACE, Either, race};
 use crate::pipe::Pipe;
-use crate::who::Who;
 
 pub mod child;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use switchboard_net::backend::Backend as _;
 use switchboard_net::connection::ClientConnection;
+use switchboard_net::parked_calls::Sealer;
 use switchboard_net::roster::{Definition, ListKind};
-use switchboard_net::seal::Sealer;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 

@@ -407,7 +407,7 @@ impl ReplySink for Part {
     }
 
     fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Arc::clone(&self.listen.client).room_for_more()
+        Arc::clone(&self.listen.client).room()
     }
 
     fn end(self: Arc<Self>) {

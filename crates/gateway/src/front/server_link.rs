@@ -315,7 +315,7 @@ impl ReplySink for ServerLink {
     }
 
     fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Arc::clone(&self.client).room_for_more()
+        Arc::clone(&self.client).room()
     }
 
     fn end(self: Arc<Self>) {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use switchboard_net::connection::ClientConnection;
+use switchboard_net::http::site::ConnectedClient;
 use switchboard_net::http::site::Site;
-use switchboard_net::http::site_control::ConnectedClient;
 use switchboard_proto::revision::Revision;
 
 use super::era;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use switchboard_net::OwnedTask;
+use switchboard_net::access::Who;
 use switchboard_net::connection::ClientConnection;
-use switchboard_net::who::Who;
 use switchboard_proto::jsonrpc::Message;
 use tokio::time::Instant;
 

@@ -13,16 +13,17 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use switchboard_proto::server::{Frame, ServerHalf};
+use switchboard_proto::server::ServerHalf;
 use tokio::sync::oneshot;
 
-use super::{ClientConnection, State, lock, now};
+use super::{ClientConnection, ConnectionState, Mailbox, lock, now};
+use crate::drive::OwnedTask;
 use crate::http::listen::{Carrying, Peer};
 
 /// A client that holds less is not worth cutting.
@@ -38,7 +39,8 @@ pub struct Unread {
     held: AtomicUsize,
     /// Those that hold much, by number.
     readers: Mutex<HashMap<u64, Weak<ClientConnection>>>,
-    relieving: AtomicBool,
+    /// The task that has clients give way, while there is too much.
+    relieving: Mutex<Option<OwnedTask>>,
 }
 
 impl Default for Unread {
@@ -58,7 +60,7 @@ impl Unread {
             most: AtomicUsize::new(most),
             held: AtomicUsize::new(0),
             readers: Mutex::default(),
-            relieving: AtomicBool::new(false),
+            relieving: Mutex::default(),
         }
     }
 
@@ -87,20 +89,21 @@ impl Unread {
     /// Has those who hold most give way, from a task of its own: whoever found out
     /// may hold locks that ending a session takes.
     fn relieve(self: &Arc<Self>) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if self.relieving.swap(true, Ordering::AcqRel) {
+        let mut relieving = lock(&self.relieving);
+        let is_running = relieving.as_ref().is_some_and(|task| !task.is_finished());
+        if is_running || tokio::runtime::Handle::try_current().is_err() {
             return;
         }
-        let relieving = Relieving(Arc::clone(self));
-        runtime.spawn(async move {
-            while relieving.0.is_over() {
-                let slowest = relieving.0.slowest();
+        let unread = Arc::downgrade(self);
+        *relieving = Some(OwnedTask::spawn(async move {
+            while let Some(unread) = unread.upgrade().filter(|unread| unread.is_over()) {
+                let slowest = unread.slowest();
                 if slowest.is_empty() {
                     break;
                 }
                 slowest.iter().for_each(ClientConnection::give_way);
             }
-        });
+        }));
     }
 
     /// Those who are to give way: clients of the principal that holds most, until there
@@ -147,15 +150,6 @@ impl Unread {
     }
 }
 
-/// A loop that has clients give way. However it ends, another may begin.
-struct Relieving(Arc<Unread>);
-
-impl Drop for Relieving {
-    fn drop(&mut self) {
-        self.0.relieving.store(false, Ordering::Release);
-    }
-}
-
 /// What one client holds, as far as others count it.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
@@ -199,7 +193,7 @@ impl ClientConnection {
     }
 
     /// To be called after whatever changes what it holds.
-    pub(super) fn account(&self, state: &mut State) {
+    pub(super) fn account(&self, state: &mut ConnectionState) {
         let Some(Counted { unread, client }) = self.counted.get() else { return };
         let held = state.held();
         let before = std::mem::replace(&mut state.reading.accounted, held);
@@ -237,14 +231,9 @@ impl ClientConnection {
         );
         self.end();
         let mut state = lock(&self.state);
-        for (_, mut mailbox) in std::mem::take(&mut state.boxes) {
-            if let Some(reader) = mailbox.reader.take() {
-                reader.wake();
-            }
-            let unread: usize = mailbox.frames.iter().map(Frame::weight).sum();
-            state.backlog = state.backlog.saturating_sub(unread);
-        }
-        state.waiting_for_room.drain(..).for_each(Waker::wake);
+        let mailboxes = std::mem::take(&mut state.boxes);
+        state.release(mailboxes.values().map(Mailbox::weight).sum());
+        mailboxes.into_values().filter_map(|mailbox| mailbox.reader).for_each(Waker::wake);
         let peers = std::mem::take(&mut state.reading.peers);
         let peers: Vec<_> = peers.iter().filter_map(Carrying::peer).collect();
         state.reading.gave_way = true;
@@ -267,7 +256,7 @@ impl ClientConnection {
     }
 }
 
-impl State {
+impl ConnectionState {
     /// What there is less of if it gives way.
     fn can_give(&self) -> usize {
         if self.reading.gave_way { 0 } else { self.held() }
@@ -318,10 +307,7 @@ impl AsRef<[u8]> for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let mut state = lock(&self.client.state);
-        state.backlog = state.backlog.saturating_sub(self.text.len());
+        state.release(self.text.len());
         self.client.account(&mut state);
-        if state.has_room() {
-            state.waiting_for_room.drain(..).for_each(Waker::wake);
-        }
     }
 }

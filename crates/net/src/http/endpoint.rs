@@ -1,14 +1,13 @@
 //! One MCP endpoint for both eras: POST, GET, DELETE.
 //!
 //! ```text
-//!   POST   body ──▶ message ──▶ era ──┬─▶ legacy: the session's face
+//!   POST   body ──▶ message ──▶ era ──┬─▶ legacy: the session's client connection
 //!                                     └─▶ modern: a client connection for this request alone
 //!          first frame on the lane:  Answer ▶ JSON,  Begin ▶ event stream,  Accepted ▶ 202
 //!   GET    a legacy session's listening stream, or the rest of a broken one
 //!   DELETE ends a legacy session
 //! ```
 
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -18,7 +17,6 @@ use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
-use http_body::Body as HttpBody;
 use switchboard_proto::exchange::{Carrier, Exchange};
 use switchboard_proto::jsonrpc::{Id, Incoming, InvalidMessage, Message};
 use switchboard_proto::refusal::Refusal;
@@ -29,16 +27,16 @@ use switchboard_proto::server::{Frame, ServerHalf};
 use switchboard_proto::{header, method, trace};
 use tokio::time::Instant;
 
+use super::body::{
+    Body, Charge, OpenLane, ReadBody, RefusalReason, RequestBody, parse_to_keep, read,
+};
 use super::legacy_session::{Held, SessionId};
 use super::listen::{Awaited, Peer};
-use super::request_body::{Charge, ReadBody, read};
-use super::response_body::{Body, OpenLane};
-use super::site::{Inner, SiteOptions};
-use super::site_control::RefusalReason;
+use super::site::{SiteOptions, SiteState};
 use super::{accepts, content_type, is_json, legacy_session};
+use crate::access::{Turns, Who};
 use crate::backend::PendingWork;
 use crate::connection::ClientConnection;
-use crate::who::{Turns, Who};
 
 /// What a request comes to.
 pub(super) type Reply = Result<Response<Body>, Refusal>;
@@ -55,35 +53,31 @@ pub(super) const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
-pub(super) async fn answer<B>(site: &Inner, who: &Who, parts: Parts, body: B) -> Reply
-where
-    B: HttpBody<Data = Bytes> + Send,
-    B::Error: fmt::Display,
-{
-    if let Some(response) =
-        site.options.stateless.and_then(|_| legacy_session::refuse_others(&parts.method))
-    {
-        return Ok(response);
-    }
+pub(super) async fn answer(
+    site: &SiteState,
+    who: &Who,
+    parts: Parts,
+    body: impl RequestBody,
+) -> Reply {
     match parts.method {
         Method::POST => post(site, who, parts, body).await,
-        Method::GET if accepts_stream(&parts.headers) => listen(site, who, &parts).await,
+        // Without sessions there is nothing to listen to and nothing to end.
+        _ if site.options.stateless.is_some() => {
+            let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST, OPTIONS"));
+            Ok(response)
+        }
+        // Browsers accept everything: who wants events asks for them by name.
+        Method::GET if super::names(&parts.headers, EVENT_STREAM) => {
+            listen(site, who, &parts).await
+        }
         Method::GET => Ok(describe(site)),
         Method::DELETE => delete(site, who, &parts.headers),
         _ => Err(Refusal::WrongHttpMethod { allow: METHODS }),
     }
 }
 
-/// Whether a GET asks for events by name; browsers accept everything.
-fn accepts_stream(headers: &HeaderMap) -> bool {
-    super::names(headers, EVENT_STREAM)
-}
-
-async fn post<B>(site: &Inner, who: &Who, parts: Parts, body: B) -> Reply
-where
-    B: HttpBody<Data = Bytes> + Send,
-    B::Error: fmt::Display,
-{
+async fn post(site: &SiteState, who: &Who, parts: Parts, body: impl RequestBody) -> Reply {
     if !content_type(&parts.headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType);
     }
@@ -97,7 +91,7 @@ where
     let awaited = peer.map(Peer::await_answer);
     let ReadBody { text, turns, charge } =
         read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
-    let incoming = match crate::http::request_body::parse_to_keep(text) {
+    let incoming = match parse_to_keep(text) {
         Ok(Incoming::One(message)) => {
             let traced = trace::from_headers(&message, &parts.headers);
             Incoming::One(traced.unwrap_or(message))
@@ -143,19 +137,11 @@ impl Talk {
 
 /// None if there is nobody to pass it to, and nobody waits for an answer.
 async fn converse(
-    site: &Inner,
+    site: &SiteState,
     who: &Who,
     headers: &HeaderMap,
     incoming: &Incoming,
 ) -> Result<Option<Talk>, Refusal> {
-    let new = |era| -> Result<_, Refusal> {
-        let limits = &site.rules().limits;
-        let backend = Arc::clone(&site.backend);
-        let client =
-            ClientConnection::new(era, Carrier::Http, backend, limits, site.options.shared);
-        client.carry(headers)?;
-        Ok(client)
-    };
     let method = match incoming {
         Incoming::One(message) => message.method(),
         Incoming::Batch(_) => "",
@@ -169,10 +155,7 @@ async fn converse(
         {
             return Ok(Some(Talk { client, held: None, parked: Some(parked) }));
         }
-        let client = new(Era::Modern)?;
-        client.speak_for(who);
-        client.count_in(&site.options.unread);
-        client.park_in(&site.parking);
+        let client = site.new_client(Era::Modern, Carrier::Http, who, headers)?;
         let listen = (method == method::LISTEN).then(|| site.listens.open(&client)).transpose()?;
         return Ok(Some(Talk::with(client, listen)));
     }
@@ -182,14 +165,12 @@ async fn converse(
             return Ok(None);
         }
         let (client, held) =
-            legacy_session::stateless_face(site, who, revision, incoming, headers).await?;
+            legacy_session::stateless_client(site, who, revision, incoming, headers).await?;
         return Ok(Some(Talk::with(client, Some(held))));
     }
     if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
         site.is_full()?;
-        let client = new(Era::Legacy)?;
-        client.speak_for(who);
-        client.count_in(&site.options.unread);
+        let client = site.new_client(Era::Legacy, Carrier::Http, who, headers)?;
         let held = site.sessions.open(&client)?;
         return Ok(Some(Talk::with(client, Some(held))));
     }
@@ -202,7 +183,7 @@ fn legacy_only(headers: &HeaderMap) -> Refusal {
 }
 
 fn session_of(
-    site: &Inner,
+    site: &SiteState,
     who: &Who,
     headers: &HeaderMap,
 ) -> Result<Arc<ClientConnection>, Refusal> {
@@ -226,7 +207,7 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 
 /// Hands a message to its conversation and turns what comes of it into a response.
 async fn exchange(
-    site: &Inner,
+    site: &SiteState,
     Talk { client, mut held, parked }: Talk,
     (incoming, turns, charge): (Incoming, Turns, Arc<Charge>),
     mut awaited: Option<Awaited>,
@@ -247,7 +228,9 @@ async fn exchange(
     let patience = patience(headers, &site.options);
     let doubted = awaited.as_mut().filter(|_| accepts(headers, EVENT_STREAM));
     let frame = first_frame(&open, &mut works, patience, doubted).await;
-    let is_session = site.options.stateless.is_none() && is_greeted(&client);
+    // Whether a session has come, or may still come, of a greeting.
+    let is_session = site.options.stateless.is_none()
+        && !matches!(client.phase(), None | Some(Phase::Fresh | Phase::Ended));
     let doubted = awaited.as_ref().is_some_and(Awaited::is_doubted);
     let session = held.as_mut().filter(|_| is_session).map(|held| held.tell(doubted));
     let mut response = match frame {
@@ -266,11 +249,6 @@ async fn exchange(
         response.headers_mut().insert(header::SESSION_ID, id);
     }
     response.map(|body| body.awaited(awaited))
-}
-
-/// Whether a session has come, or may still come, of a greeting.
-fn is_greeted(client: &ClientConnection) -> bool {
-    !matches!(client.phase(), None | Some(Phase::Fresh | Phase::Ended))
 }
 
 /// Drives the request until its lane has something to say, or until a stream has
@@ -315,7 +293,7 @@ fn patience(headers: &HeaderMap, options: &SiteOptions) -> Duration {
     }
 }
 
-async fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
+async fn listen(site: &SiteState, who: &Who, parts: &Parts) -> Reply {
     let headers = &parts.headers;
     check_version(headers)?;
     let client = session_of(site, who, headers)?;
@@ -343,7 +321,7 @@ async fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     Ok(stream(body.awaited(peer.map(Peer::await_answer))))
 }
 
-fn delete(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {
+fn delete(site: &SiteState, who: &Who, headers: &HeaderMap) -> Reply {
     check_version(headers)?;
     let id = session_id(headers)?;
     site.sessions.find(&id, who)?;
@@ -355,7 +333,7 @@ fn delete(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {
 }
 
 /// What a person, or a curious program, gets to see.
-fn describe(site: &Inner) -> Response<Body> {
+fn describe(site: &SiteState) -> Response<Body> {
     let [legacy, modern] = [Era::Legacy, Era::Modern].map(Revision::names);
     let versions = [modern, legacy].concat().join("\",\"");
     let SiteOptions { base, path, sse_path, .. } = &site.options;

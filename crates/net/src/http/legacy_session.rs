@@ -3,7 +3,7 @@
 //! | client | its session |
 //! |---|---|
 //! | carries the id in a header | until it deletes it, or is idle for a while |
-//! | has no session ([`stateless_face`]) | one for each request |
+//! | has no session ([`stateless_client`]) | one for each request |
 //! | HTTP+SSE ([`open_sse`]) | as long as its stream (OLD-5) |
 //!
 //! A session with a header never ends while a call is in flight or a stream is attached:
@@ -15,11 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::ALLOW;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
-use http_body::Body as HttpBody;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use switchboard_proto::exchange::{Carrier, Lane};
 use switchboard_proto::jsonrpc::{self, Id, Incoming, InvalidMessage, Kind, Member, Message};
 use switchboard_proto::refusal::Refusal;
@@ -29,16 +26,15 @@ use switchboard_proto::server::{Frame, ServerHalf};
 use switchboard_proto::sse::{self, Outgoing};
 use switchboard_proto::{header, method};
 
-use super::endpoint::{Reply, empty, only_id, refused, stream};
+use super::body::{Body, OpenLane, ReadBody, RequestBody, parse_to_keep, read};
+use super::endpoint::{Reply, only_id, refused, stream};
 use super::listen::Peer;
-use super::request_body::{self, ReadBody, read};
-use super::response_body::{Body, OpenLane};
-use super::site::{Inner, plain};
+use super::site::{SiteState, plain};
 use super::{accepts, content_type, is_json};
+use crate::access::{SessionPermit, Who};
 use crate::backend::PendingWork;
 use crate::connection::{ClientConnection, now};
 use crate::drive::OwnedTask;
-use crate::who::{SessionPermit, Who};
 
 /// All sessions of one endpoint.
 #[derive(Debug)]
@@ -197,7 +193,7 @@ impl Sessions {
         let open: Vec<_> = open.collect();
         drop(table);
         for (id, client) in open {
-            if client.is_answered() {
+            if client.owed() == 0 {
                 self.close(&id);
                 continue;
             }
@@ -261,28 +257,22 @@ async fn reap(sessions: Weak<Sessions>, idle: Duration) {
     }
 }
 
-/// The face for one request without a session, greeted, and what ends it.
+/// The client for one request without a session, greeted, and what ends it.
 ///
 /// Clients that never greet, or that reach another replica with each request, are
 /// served as if each request were a session. The server behind is greeted in the
 /// client's stead, and forgotten with the answer. What would outlive that is not
 /// offered: the client's half is a bare one.
-pub(super) async fn stateless_face(
-    site: &Inner,
+pub(super) async fn stateless_client(
+    site: &SiteState,
     who: &Who,
     usual: Revision,
     incoming: &Incoming,
     headers: &HeaderMap,
 ) -> Result<(Arc<ClientConnection>, Held), Refusal> {
     site.is_full()?;
-    let limits = &site.rules().limits;
-    let backend = Arc::clone(&site.backend);
-    let client =
-        ClientConnection::new(Era::Legacy, Carrier::Http, backend, limits, site.options.shared);
+    let client = site.new_client(Era::Legacy, Carrier::Http, who, headers)?;
     client.go_bare();
-    client.speak_for(who);
-    client.count_in(&site.options.unread);
-    client.carry(headers)?;
     let held = site.sessions.open(&client)?;
     if wants_server(incoming) {
         greet(&client, spoken(headers, incoming).unwrap_or(usual)).await?;
@@ -297,16 +287,6 @@ pub(super) fn wants_nothing(incoming: &Incoming) -> bool {
         Incoming::One(message) => is_quiet(message),
         Incoming::Batch(all) => all.iter().all(|one| one.as_ref().is_ok_and(is_quiet)),
     }
-}
-
-/// There is nothing to listen to and nothing to end.
-pub(super) fn refuse_others(method: &Method) -> Option<Response<Body>> {
-    if method == Method::POST {
-        return None;
-    }
-    let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST, OPTIONS"));
-    Some(response)
 }
 
 /// Whether somebody has to greet the server first: neither who does so nor who
@@ -374,7 +354,7 @@ fn failed(why: &str) -> Refusal {
 
 /// HTTP+SSE, the stream: it begins with the address to send to, and carries everything
 /// that the server says. When it closes, the session is over (OLD-5).
-pub(super) fn open_sse(site: &Inner, who: &Who, parts: &Parts) -> Reply {
+pub(super) fn open_sse(site: &SiteState, who: &Who, parts: &Parts) -> Reply {
     if parts.method != Method::GET {
         return Err(Refusal::WrongHttpMethod { allow: "GET" });
     }
@@ -382,18 +362,7 @@ pub(super) fn open_sse(site: &Inner, who: &Who, parts: &Parts) -> Reply {
         return Err(Refusal::NotAcceptable);
     }
     site.is_full()?;
-    let limits = &site.rules().limits;
-    let shared = site.options.shared;
-    let client = ClientConnection::new(
-        Era::Legacy,
-        Carrier::Pipe,
-        Arc::clone(&site.backend),
-        limits,
-        shared,
-    );
-    client.speak_for(who);
-    client.count_in(&site.options.unread);
-    client.carry(&parts.headers)?;
+    let client = site.new_client(Era::Legacy, Carrier::Pipe, who, &parts.headers)?;
     let peer: Option<&Peer> = parts.extensions.get();
     client.reached_by(peer);
     let held = site.old.open(&client)?;
@@ -411,11 +380,12 @@ pub(super) fn open_sse(site: &Inner, who: &Who, parts: &Parts) -> Reply {
 }
 
 /// HTTP+SSE, a message to the server: the answer comes on the stream.
-pub(super) async fn post_sse_message<B>(site: &Inner, who: &Who, parts: Parts, body: B) -> Reply
-where
-    B: HttpBody<Data = Bytes> + Send,
-    B::Error: fmt::Display,
-{
+pub(super) async fn post_sse_message(
+    site: &SiteState,
+    who: &Who,
+    parts: Parts,
+    body: impl RequestBody,
+) -> Reply {
     if parts.method != Method::POST {
         return Err(Refusal::WrongHttpMethod { allow: "POST" });
     }
@@ -436,7 +406,7 @@ where
     if client.is_over() {
         return Err(Refusal::SessionOver);
     }
-    match request_body::parse_to_keep(text) {
+    match parse_to_keep(text) {
         Ok(incoming) => {
             let turns = match site.keeps(who).and_then(|()| who.enter(&incoming, turns)) {
                 Ok(turns) => turns,

@@ -13,7 +13,7 @@
 //! receiver also counts it, so that [`serve`] returns when the last one is gone.
 //! Long streams and calls that take their time are not told here: the service ends
 //! them by its own means when it hears of the shutdown, as
-//! [`Sites::stop`](super::sites::Sites::stop) does, and what it leaves open is cut.
+//! [`Sites::stop`](super::site::Sites::stop) does, and what it leaves open is cut.
 
 use std::error::Error;
 use std::future::poll_fn;

@@ -38,14 +38,13 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
+use super::body::{Body, BodyBudget, Charge, charged};
 use super::endpoint::{Reply, empty};
-use super::request_body::{BodyBudget, Charge, charged};
-use super::response_body::Body;
-use super::site::{Inner, plain};
+use super::site::{SiteState, plain};
+use crate::access::Who;
 use crate::connection::lock;
 use crate::drive::{DEFAULT_GRACE, Either, race, time_to_read_errors};
 use crate::pipe::Pipe;
-use crate::who::Who;
 
 type Socket = WebSocketStream<Metered<TokioIo<Upgraded>>>;
 
@@ -102,7 +101,7 @@ impl Sockets {
 }
 
 /// Takes the connection over, if the request asks for that.
-pub(super) fn open(site: &Inner, who: &Who, parts: &Parts, upgrade: OnUpgrade) -> Reply {
+pub(super) fn open(site: &SiteState, who: &Who, parts: &Parts, upgrade: OnUpgrade) -> Reply {
     if parts.method != Method::GET {
         return Err(Refusal::WrongHttpMethod { allow: "GET" });
     }

@@ -25,7 +25,7 @@ use super::tool::Tool;
 use super::tool_result::ToolResult;
 use super::{Server, server_tasks};
 use crate::connection::{ClientConnection, lock};
-use crate::seal::Sealer;
+use crate::parked_calls::Sealer;
 
 pub use project::CacheHints;
 

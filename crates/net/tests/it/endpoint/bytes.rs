@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http::Response;
 use hyper::body::{Body, Frame};
 use serde_json::json;
-use switchboard_net::http::gate::Gate;
-use switchboard_net::http::request_body::BodyBudget;
+use switchboard_net::access::Authenticate;
+use switchboard_net::http::body::BodyBudget;
 use switchboard_net::http::site::SiteOptions;
 use switchboard_proto::jsonrpc::{Id, Message};
 use tokio::task::JoinHandle;
@@ -41,8 +41,15 @@ const KIB: usize = 1024;
 
 fn gated(bodies: &Arc<BodyBudget>) -> (Set, Arc<Names>) {
     let names = Arc::new(Names::default());
-    let gate: Option<Arc<dyn Gate>> = Some(Arc::clone(&names) as _);
-    (direct(SiteOptions { gate, bodies: Arc::clone(bodies), ..SiteOptions::default() }), names)
+    let gate: Option<Arc<dyn Authenticate>> = Some(Arc::clone(&names) as _);
+    (
+        direct(SiteOptions {
+            authenticator: gate,
+            bodies: Arc::clone(bodies),
+            ..SiteOptions::default()
+        }),
+        names,
+    )
 }
 
 /// Begins a POST of that many bytes, and waits until they are held.
