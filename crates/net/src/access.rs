@@ -180,7 +180,9 @@ impl Guard {
         // Where a request names two hosts, a service behind us may look at either.
         for text in [header, target].into_iter().flatten() {
             let authority = Authority::parse(text).ok_or(GuardError::HostMalformed)?;
-            if !self.knows(&authority) {
+            let is_known =
+                self.hosts.all || self.is_local(&authority) || self.hosts.lists(&authority);
+            if !is_known {
                 return Err(GuardError::HostUnknown { host: text.to_owned() });
             }
             host = Some(authority);
@@ -203,21 +205,20 @@ impl Guard {
         if self.any_origin || self.origins.contains(text) {
             return Ok(());
         }
-        let Some(origin) = Origin::parse(text) else { return refused(text) };
+        let Some(origin) = web_origin(text) else { return refused(text) };
         let is_own = host.is_some_and(|host| {
-            host == origin.authority && (host.is_address() || self.hosts.lists(&host))
+            // No DNS server can point an address elsewhere.
+            let is_fixed = host.address.is_some() || self.hosts.lists(&host);
+            host.is_host_of(&origin) && host.port == origin.port && is_fixed
         });
-        let is_let = origin.is_web && is_own || self.is_local(&origin);
-        if is_let { Ok(()) } else { refused(text) }
+        if is_own || self.is_local(&origin) { Ok(()) } else { refused(text) }
     }
 
-    /// Whether it is a page of this machine, which only this machine can reach.
-    fn is_local(&self, origin: &Origin<'_>) -> bool {
-        self.loopback && origin.is_web && origin.authority.is_loopback()
-    }
-
-    fn knows(&self, host: &Authority<'_>) -> bool {
-        self.hosts.all || (self.loopback && host.is_loopback()) || self.hosts.lists(host)
+    /// Whether it is this machine, as only this machine can reach it, whatever DNS says.
+    fn is_local(&self, host: &Authority<'_>) -> bool {
+        let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+        let is_named = host.name.eq_ignore_ascii_case("localhost");
+        self.loopback && host.address.map_or(is_named, is_loopback)
     }
 }
 
@@ -238,7 +239,7 @@ impl Allowed {
     /// Whether `host` is listed by name; `*` lists nobody.
     fn lists(&self, host: &Authority<'_>) -> bool {
         self.listed.iter().filter_map(|listed| Authority::parse(listed)).any(|listed| {
-            listed.host == host.host && (listed.port.is_none() || listed.port == host.port)
+            listed.is_host_of(host) && (listed.port.is_none() || listed.port == host.port)
         })
     }
 }
@@ -256,89 +257,54 @@ fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Unclear
 }
 
 /// A host and the port that was written, if any.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 struct Authority<'a> {
-    host: HostName<'a>,
+    name: &'a str,
+    /// If the name is one.
+    address: Option<IpAddr>,
     port: Option<u16>,
 }
-
-#[derive(Clone, Copy, Debug)]
-enum HostName<'a> {
-    Address(IpAddr),
-    Domain(&'a str),
-}
-
-impl PartialEq for HostName<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Address(one), Self::Address(two)) => one == two,
-            (Self::Domain(one), Self::Domain(two)) => one.eq_ignore_ascii_case(two),
-            _ => false,
-        }
-    }
-}
-
-impl Eq for HostName<'_> {}
 
 impl<'a> Authority<'a> {
     /// `None` for anything that is not exactly a host with an optional port:
     /// userinfo, spaces, an IPv6 address without brackets, port 70000.
     fn parse(text: &'a str) -> Option<Self> {
-        let (host, rest) = if let Some(rest) = text.strip_prefix('[') {
-            let (address, rest) = rest.split_once(']')?;
-            (HostName::Address(address.parse::<Ipv6Addr>().ok()?.into()), rest)
+        let (name, address, rest) = if let Some(rest) = text.strip_prefix('[') {
+            let (name, rest) = rest.split_once(']')?;
+            (name, Some(name.parse::<Ipv6Addr>().ok()?.into()), rest)
         } else {
-            let end = text.find(':').unwrap_or(text.len());
-            (HostName::parse(&text[..end])?, &text[end..])
+            let (name, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
+            (name, name.parse::<Ipv4Addr>().ok().map(IpAddr::from), rest)
         };
-        let port = if rest.is_empty() { None } else { Some(port(rest.strip_prefix(':')?)?) };
-        Some(Self { host, port })
-    }
-
-    /// Whether only this machine answers to it, whatever DNS says.
-    fn is_loopback(&self) -> bool {
-        match self.host {
-            HostName::Address(address) => address.to_canonical().is_loopback(),
-            HostName::Domain(name) => name.eq_ignore_ascii_case("localhost"),
-        }
-    }
-
-    /// Whether it is an address: no DNS server can point it elsewhere.
-    fn is_address(&self) -> bool {
-        matches!(self.host, HostName::Address(_))
-    }
-}
-
-impl<'a> HostName<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        if let Ok(address) = text.parse::<Ipv4Addr>() {
-            return Some(Self::Address(address.into()));
-        }
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-        (!text.is_empty() && text.bytes().all(fits)).then_some(Self::Domain(text))
+        if address.is_none() && (name.is_empty() || !name.bytes().all(fits)) {
+            return None;
+        }
+        let port = match rest.strip_prefix(':') {
+            // `parse` alone would take a sign.
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Some(digits.parse().ok()?)
+            }
+            None if rest.is_empty() => None,
+            _ => return None,
+        };
+        Some(Self { name, address, port })
+    }
+
+    fn is_host_of(&self, other: &Authority<'_>) -> bool {
+        match (self.address, other.address) {
+            (None, None) => self.name.eq_ignore_ascii_case(other.name),
+            (one, two) => one == two,
+        }
     }
 }
 
-fn port(digits: &str) -> Option<u16> {
-    // `parse` alone would take a sign.
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|_| is_number)
-}
-
-/// An `Origin` that has a host; `null` has none.
-#[derive(Clone, Copy, Debug)]
-struct Origin<'a> {
-    /// Whether a web page can have it, unlike `vscode-webview://` and the like.
-    is_web: bool,
-    authority: Authority<'a>,
-}
-
-impl<'a> Origin<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        let (scheme, authority) = text.split_once("://")?;
-        let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
-        Some(Self { is_web, authority: Authority::parse(authority)? })
-    }
+/// The host of an `Origin` that a web page can have, unlike `vscode-webview://` and the
+/// like; `null` has none.
+fn web_origin(text: &str) -> Option<Authority<'_>> {
+    let (scheme, authority) = text.split_once("://")?;
+    let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    Authority::parse(authority).filter(|_| is_web)
 }
 
 /// The CORS headers that let a page of another origin read an answer. Only origins that
@@ -355,18 +321,16 @@ impl Guard {
         let text = single(headers, ORIGIN).ok().flatten()?;
         let origin = match headers.get(ORIGIN) {
             _ if self.origins.all => HeaderValue::from_static("*"),
-            origin => origin.filter(|_| self.may_read(text))?.clone(),
+            origin => {
+                let is_local = |text| web_origin(text).is_some_and(|it| self.is_local(&it));
+                origin.filter(|_| self.origins.contains(text) || is_local(text))?.clone()
+            }
         };
         let mut readable = HeaderValue::from_static(EXPOSED);
         if !self.readable.is_empty() {
             readable = listing(EXPOSED, self.readable.iter().map(String::as_str));
         }
         Some(CorsGrant { origin, readable })
-    }
-
-    fn may_read(&self, origin: &str) -> bool {
-        self.origins.contains(origin)
-            || Origin::parse(origin).is_some_and(|origin| self.is_local(&origin))
     }
 
     /// The headers of a 204 answer, if the request is a preflight of such an origin.
@@ -387,7 +351,10 @@ impl Guard {
     fn allowed_headers(&self, request: &HeaderMap) -> HeaderValue {
         let asked = single(request, ACCESS_CONTROL_REQUEST_HEADERS).ok().flatten();
         let asked = asked.unwrap_or_default().split(',').map(str::trim);
-        let parameters = asked.filter(|name| is_parameter(name));
+        let parameters = asked.filter(|name| {
+            let start = name.get(..PARAMETER.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(PARAMETER))
+        });
         listing(HEADERS, self.sendable.iter().map(String::as_str).chain(parameters))
     }
 }
@@ -412,10 +379,6 @@ fn listing<'a>(usual: &'static str, more: impl Iterator<Item = &'a str>) -> Head
         list.push_str(name);
     }
     HeaderValue::try_from(list).unwrap_or(HeaderValue::from_static(usual))
-}
-
-fn is_parameter(name: &str) -> bool {
-    name.get(..PARAMETER.len()).is_some_and(|start| start.eq_ignore_ascii_case(PARAMETER))
 }
 
 const PARAMETER: &str = "mcp-param-";

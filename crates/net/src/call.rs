@@ -66,9 +66,6 @@ enum CallPhase {
     Over,
 }
 
-/// Why nothing is told about a call.
-struct IsOver;
-
 /// Sees the server's answer first. If it returns true, another answer will follow.
 type Intercept = Box<dyn FnOnce(&Message) -> bool + Send>;
 
@@ -173,23 +170,24 @@ pub trait CallObserver: Send {
 impl Call {
     /// A request of whom `sink` tells.
     pub fn new(sink: Arc<dyn ReplySink>, exchange: Exchange) -> Self {
-        Self::with(sink, exchange, false)
+        Self::with(sink, exchange, false, None)
     }
 
     /// A request that the gateway makes for itself: it takes no permit from clients.
     pub(crate) fn internal(sink: Arc<dyn ReplySink>, exchange: Exchange) -> Self {
-        Self::with(sink, exchange, true)
+        Self::with(sink, exchange, true, None)
     }
 
-    fn with(sink: Arc<dyn ReplySink>, exchange: Exchange, is_internal: bool) -> Self {
-        let (is_native, state) = (AtomicBool::new(true), Mutex::default());
+    /// The same, with the charge for the bytes of its request.
+    pub(crate) fn with(
+        sink: Arc<dyn ReplySink>,
+        exchange: Exchange,
+        is_internal: bool,
+        charge: Option<Arc<Charge>>,
+    ) -> Self {
+        let is_native = AtomicBool::new(true);
+        let state = Mutex::new(CallState { charge, ..CallState::default() });
         Self(Arc::new(Record { sink, exchange, is_internal, is_native, state }))
-    }
-
-    /// The same, holding the charge for the bytes of its request.
-    pub(crate) fn charged(self, charge: Option<&Arc<Charge>>) -> Self {
-        lock(&self.0.state).charge = charge.map(Arc::clone);
-        self
     }
 
     /// Its number at its client.
@@ -307,7 +305,7 @@ impl Call {
 
     /// A notification on the way.
     pub fn note(&self, message: &Message) {
-        let Ok(rewrite) = self.rewrite_while_open() else { return };
+        let Some(rewrite) = self.rewrite_while_open() else { return };
         let message = match &rewrite {
             Some(rewrite) => rewrite.note(message),
             None => Some(Cow::Borrowed(message)),
@@ -318,14 +316,15 @@ impl Call {
     }
 
     /// What changes the server's words. Once the call is over, nothing more is heard of it.
-    fn rewrite_while_open(&self) -> Result<Option<Arc<dyn ReplyRewrite>>, IsOver> {
+    #[expect(clippy::option_option, reason = "whether it is open, and whether it has one")]
+    fn rewrite_while_open(&self) -> Option<Option<Arc<dyn ReplyRewrite>>> {
         let state = lock(&self.0.state);
-        if state.phase == CallPhase::Over { Err(IsOver) } else { Ok(state.rewrite.clone()) }
+        (state.phase != CallPhase::Over).then(|| state.rewrite.clone())
     }
 
     /// The server needs input. False if the client cannot be asked.
     pub(crate) fn ask(&self, asker: Weak<dyn Asker>, ask: Ask, request: &Message) -> bool {
-        let Ok(rewrite) = self.rewrite_while_open() else { return false };
+        let Some(rewrite) = self.rewrite_while_open() else { return false };
         let sink = Arc::clone(&self.0.sink);
         let Some(rewrite) = rewrite else {
             return sink.ask(Some(self.0.exchange), asker, ask, request);
@@ -360,12 +359,11 @@ impl Call {
             state.phase = CallPhase::Cancelled;
         }
         let holder = state.holder.take().and_then(|holder| holder.upgrade());
-        let released = (state.permit.take(), state.charge.take(), state.intercept.take());
-        let listener = state.listener.take();
+        let released = state.release();
         drop(state);
         let rest = holder.map_or_else(PendingWork::none, |holder| holder.cancel(self, words));
         // The next call goes on once the server knows that this one is cancelled.
-        drop((released, listener));
+        drop(released);
         rest
     }
 
@@ -399,12 +397,18 @@ impl Call {
     pub(crate) fn close(&self) {
         let mut state = lock(&self.0.state);
         state.phase = CallPhase::Over;
-        // Not under the lock: the next call may be let on. What refers to this record in
-        // its turn must go, or neither would ever end.
-        let released = (state.permit.take(), state.charge.take(), state.intercept.take());
-        let listener = state.listener.take();
+        let released = state.release();
+        // Not under the lock: the next call may be let on.
         drop(state);
-        drop((released, listener));
+        drop(released);
+    }
+}
+
+impl CallState {
+    /// What it held. What refers to this record in its turn must go, or neither would ever end.
+    fn release(&mut self) -> impl Sized + use<> {
+        let held = (self.permit.take(), self.charge.take());
+        (held, self.intercept.take(), self.listener.take())
     }
 }
 

@@ -34,8 +34,8 @@ use crate::call::{Asker, Call, ReplySink};
 use crate::http::body::Charge;
 use crate::parked_calls::Parking;
 
-use unread::Reading;
-pub(crate) use unread::Written;
+pub(crate) use unread::PieceWritten;
+use unread::ReadProgress;
 
 pub mod unread;
 
@@ -82,7 +82,7 @@ struct ConnectionState {
     /// Who asked the questions that are open, and about which call.
     askers: HashMap<Ask, (Option<Exchange>, Weak<dyn Asker>)>,
     /// What it holds, as far as others count it.
-    reading: Reading,
+    reading: ReadProgress,
 }
 
 #[derive(Default)]
@@ -165,7 +165,7 @@ impl ClientConnection {
                 turns: Turns::default(),
                 calls: HashMap::new(),
                 askers: HashMap::new(),
-                reading: Reading::default(),
+                reading: ReadProgress::default(),
             }),
             passing: Mutex::new(()),
             parking: OnceLock::new(),
@@ -234,8 +234,7 @@ impl ClientConnection {
         let mut state = lock(&self.state);
         state.used = now();
         let result = step(&mut state);
-        state.settle();
-        self.account(&mut state);
+        self.deliver(&mut state);
         let mut next = state.half.poll_up();
         let round = state.half.poll_round();
         drop(state);
@@ -248,7 +247,7 @@ impl ClientConnection {
             let mut state = lock(&self.state);
             if let Some(exchange) = dropped {
                 state.half.acknowledge_cancelled(exchange);
-                state.settle();
+                self.deliver(&mut state);
             }
             next = state.half.poll_up();
         }
@@ -269,7 +268,7 @@ impl ClientConnection {
                     _ = self.intro.set(intro);
                 }
                 let sink: Arc<Self> = Arc::clone(self);
-                let call = Call::new(sink, exchange).charged(charge);
+                let call = Call::with(sink, exchange, false, charge.cloned());
                 let mut state = lock(&self.state);
                 if state.ended {
                     return PendingWork::none();
@@ -317,19 +316,27 @@ impl ClientConnection {
     fn to_client(&self, step: impl FnOnce(&mut ServerHalf)) {
         let mut state = lock(&self.state);
         step(&mut state.half);
-        state.settle();
-        self.account(&mut state);
+        self.deliver(&mut state);
     }
 
-    /// Something on the way, for a call or for the session.
-    pub fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        self.to_client(|half| half.note(exchange, message));
+    /// Moves what the half gave out to where it is waited for.
+    fn deliver(&self, state: &mut ConnectionState) {
+        if !state.turns.is_empty() {
+            state.turns.keep(state.half.owed());
+        }
+        while let Some((lane, frame)) = state.half.poll_transmit() {
+            let Some(mailbox) = state.boxes.get_mut(&lane) else { continue };
+            state.backlog += frame.weight();
+            mailbox.push(frame);
+        }
+        state.waiting.drain(..).for_each(Waker::wake);
+        self.account(state);
     }
 
     /// The server needs input. False if this client cannot be asked. The answer goes to
     /// `asker`, or to the backend if there is none.
     #[must_use]
-    pub fn ask(
+    pub fn put_question(
         self: &Arc<Self>,
         exchange: Option<Exchange>,
         asker: Option<Weak<dyn Asker>>,
@@ -345,47 +352,16 @@ impl ClientConnection {
         if let Some(asker) = asker.filter(|_| is_asked) {
             state.askers.insert(ask, (exchange, asker));
         }
-        state.settle();
-        self.account(&mut state);
+        self.deliver(&mut state);
         let round = state.half.poll_round();
         drop(state);
         self.gather(round);
         is_asked
     }
 
-    /// The server does not need the input any more.
-    pub fn recall(&self, ask: Ask, message: &Message) {
-        lock(&self.state).askers.remove(&ask);
-        self.to_client(|half| half.recall(ask, message));
-    }
-
-    /// The answer to a call, or why there is none: here a failure becomes an error.
-    /// From here on the client has its time to come for it.
-    pub fn finish(&self, exchange: Exchange, outcome: impl Into<Outcome>) {
-        let answer = outcome.into().into_message(self.backend.words());
-        let call = lock(&self.state).calls.remove(&exchange);
-        let other = call.as_ref().and_then(|call| call.observe_end(self, Some(&answer)));
-        let answer = other.as_ref().unwrap_or(&answer);
-        let mut state = lock(&self.state);
-        state.used = now();
-        state.half.finish(exchange, answer);
-        state.forget_askers(self.era, exchange);
-        state.settle();
-        self.account(&mut state);
-        drop(state);
-        if let Some(call) = call {
-            call.close();
-        }
-    }
-
     /// The answer on `lane` takes its time: show a stream.
     pub fn begin_stream(&self, lane: Lane) {
         self.to_client(|half| half.begin_stream(lane));
-    }
-
-    /// Ends the connection that a call came by, if its client knows how to come back.
-    pub fn hang_up(&self, exchange: Exchange) {
-        self.to_client(|half| half.hang_up(exchange));
     }
 
     /// The conversation is over: lanes close, the backend forgets the client.
@@ -397,12 +373,11 @@ impl ClientConnection {
         state.half.end();
         let calls = std::mem::take(&mut state.calls);
         state.askers.clear();
-        state.settle();
+        self.deliver(&mut state);
         // On a pipe the end is the end of the one lane.
         if let Some(mailbox) = state.boxes.get_mut(&Lane::MAIN) {
             mailbox.push(Frame::End);
         }
-        self.account(&mut state);
         drop(state);
         self.backend.forget(self);
         for call in calls.into_values() {
@@ -519,11 +494,6 @@ impl ClientConnection {
         matches!(&lock(&self.state).half, ServerHalf::Legacy(half) if half.is_asked())
     }
 
-    /// Whether this client reads slower than it is written to.
-    pub fn is_slow(&self) -> bool {
-        !lock(&self.state).has_room()
-    }
-
     /// How long nothing has come from the client; none while it waits for something.
     pub fn idle_since(&self) -> Option<Instant> {
         let state = lock(&self.state);
@@ -544,7 +514,7 @@ impl ClientConnection {
         let owed = lock(&self.state).half.owed_calls();
         for exchange in owed {
             let call = self.call(exchange);
-            self.finish(exchange, why.clone());
+            self.finish(exchange, why.clone().into());
             if let Some(call) = call {
                 self.backend.cancel(self, &call);
                 works.append(call.cancel(None));
@@ -632,7 +602,7 @@ impl ReplySink for ClientConnection {
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        self.note(exchange, message);
+        self.to_client(|half| half.note(exchange, message));
     }
 
     fn ask(
@@ -642,15 +612,29 @@ impl ReplySink for ClientConnection {
         ask: Ask,
         request: &Message,
     ) -> bool {
-        Self::ask(&self, exchange, Some(asker), ask, request)
+        self.put_question(exchange, Some(asker), ask, request)
     }
 
     fn recall(&self, ask: Ask, message: &Message) {
-        self.recall(ask, message);
+        lock(&self.state).askers.remove(&ask);
+        self.to_client(|half| half.recall(ask, message));
     }
 
+    /// Here a failure becomes an error. From here on the client has its time to come for it.
     fn finish(&self, exchange: Exchange, outcome: Outcome) {
-        self.finish(exchange, outcome);
+        let answer = outcome.into_message(self.backend.words());
+        let call = lock(&self.state).calls.remove(&exchange);
+        let other = call.as_ref().and_then(|call| call.observe_end(self, Some(&answer)));
+        let answer = other.as_ref().unwrap_or(&answer);
+        let mut state = lock(&self.state);
+        state.used = now();
+        state.half.finish(exchange, answer);
+        state.forget_askers(self.era, exchange);
+        self.deliver(&mut state);
+        drop(state);
+        if let Some(call) = call {
+            call.close();
+        }
     }
 
     fn await_cancelled(&self, exchange: Exchange) -> bool {
@@ -662,11 +646,11 @@ impl ReplySink for ClientConnection {
     }
 
     fn hang_up(&self, exchange: Exchange) {
-        self.hang_up(exchange);
+        self.to_client(|half| half.hang_up(exchange));
     }
 
     fn is_slow(&self) -> bool {
-        self.is_slow()
+        !lock(&self.state).has_room()
     }
 
     fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -831,19 +815,6 @@ impl ConnectionState {
         if era == Era::Modern {
             self.askers.retain(|_, (of, _)| *of != Some(exchange));
         }
-    }
-
-    /// Moves what the half gave out to where it is waited for.
-    fn settle(&mut self) {
-        if !self.turns.is_empty() {
-            self.turns.keep(self.half.owed());
-        }
-        while let Some((lane, frame)) = self.half.poll_transmit() {
-            let Some(mailbox) = self.boxes.get_mut(&lane) else { continue };
-            self.backlog += frame.weight();
-            mailbox.push(frame);
-        }
-        self.waiting.drain(..).for_each(Waker::wake);
     }
 
     fn has_room(&self) -> bool {

@@ -16,7 +16,6 @@
 pub mod body;
 mod endpoint;
 pub mod fetch;
-mod legacy_session;
 pub mod listen;
 pub mod site;
 mod ws;

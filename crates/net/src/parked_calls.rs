@@ -45,13 +45,13 @@ pub(crate) struct Parking {
     sealer: Option<Sealer>,
     most: AtomicUsize,
     patience: Duration,
-    lot: Mutex<Lot>,
+    waiting: Mutex<WaitingCalls>,
     /// Whoever may park here, by number, as long as they are there.
     here: Mutex<HashMap<u64, Weak<ClientConnection>>>,
 }
 
 #[derive(Debug, Default)]
-struct Lot {
+struct WaitingCalls {
     clients: HashMap<u64, Arc<ClientConnection>>,
     /// The task that gives up on late clients, while calls wait here.
     sweeping: Option<OwnedTask>,
@@ -63,8 +63,8 @@ impl Parking {
     pub(crate) fn new(limits: &Limits) -> Arc<Self> {
         let sealer = Sealer::new(now()).ok();
         let (most, patience) = (AtomicUsize::new(limits.parked), limits.park);
-        let (lot, here) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { sealer, most, patience, lot, here })
+        let (waiting, here) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { sealer, most, patience, waiting, here })
     }
 
     /// A client may park here from now on.
@@ -88,25 +88,25 @@ impl Parking {
     }
 
     /// Whether one more call of this client can wait: over HTTP each has one, and
-    /// whoever has more has a lot of its own.
+    /// whoever has more has a parking of its own.
     pub(crate) fn has_room(&self, client: &ClientConnection) -> bool {
         let most = self.most.load(Ordering::Relaxed);
-        let mut lot = lock(&self.lot);
-        if lot.clients.len() >= most {
+        let mut waiting = lock(&self.waiting);
+        if waiting.clients.len() >= most {
             // Some may be back, and not swept yet.
-            lot.clients.retain(|_, client| client.parked() > 0);
+            waiting.clients.retain(|_, client| client.parked() > 0);
         }
         let principal = client.principal();
         let of_theirs = |other: &&Arc<ClientConnection>| other.principal() == principal;
         // Whoever is somebody leaves a quarter of the places to others.
         let has_share = principal.is_empty()
-            || lot.clients.values().filter(of_theirs).count() < most - most / 4;
-        self.sealer.is_some() && lot.clients.len() < most && client.parked() < most && has_share
+            || waiting.clients.values().filter(of_theirs).count() < most - most / 4;
+        self.sealer.is_some() && waiting.clients.len() < most && client.parked() < most && has_share
     }
 
     /// How many clients are waited for.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.lot).clients.values().map(|client| client.parked()).sum()
+        lock(&self.waiting).clients.values().map(|client| client.parked()).sum()
     }
 
     /// The call that a request goes on with, if it brings a state that we gave
@@ -122,26 +122,26 @@ impl Parking {
             return Ok(None);
         }
         let call = sealer.open(&state, principal, now()).map_err(|_| Refusal::BadState)?;
-        let client = lock(&self.lot).clients.get(&call.client).cloned();
+        let client = lock(&self.waiting).clients.get(&call.client).cloned();
         Ok(Some((client.ok_or(Refusal::BadState)?, (call.exchange, call.round))))
     }
 
     /// Puts the questions of a call to its client, once they have been gathered.
     pub(crate) fn gather(self: &Arc<Self>, client: &Arc<ClientConnection>, round: (Exchange, u32)) {
         let mut gathered = client.questions(round);
-        let (parking, waiting) = (Arc::downgrade(self), Arc::downgrade(client));
-        let mut lot = lock(&self.lot);
-        while lot.gathering.try_join_next().is_some() {}
-        lot.gathering.spawn(async move {
+        let (parking, asked) = (Arc::downgrade(self), Arc::downgrade(client));
+        let mut waiting = lock(&self.waiting);
+        while waiting.gathering.try_join_next().is_some() {}
+        waiting.gathering.spawn(async move {
             for _ in 0..MOST_GATHERS {
                 tokio::time::sleep(GATHER).await;
-                let Some(client) = waiting.upgrade() else { return };
+                let Some(client) = asked.upgrade() else { return };
                 let before = std::mem::replace(&mut gathered, client.questions(round));
                 if gathered <= before {
                     break;
                 }
             }
-            if let (Some(parking), Some(client)) = (parking.upgrade(), waiting.upgrade()) {
+            if let (Some(parking), Some(client)) = (parking.upgrade(), asked.upgrade()) {
                 parking.park(&client, round);
             }
         });
@@ -155,13 +155,13 @@ impl Parking {
         let sealer = self.sealer.as_ref();
         let state = sealer.and_then(|sealer| sealer.seal(call, client.principal()));
         let Some(state) = state else { return };
-        let mut lot = lock(&self.lot);
+        let mut waiting = lock(&self.waiting);
         client.close_round((exchange, round), &state, until);
         if client.parked() == 0 {
             return;
         }
-        lot.clients.insert(client.number(), Arc::clone(client));
-        lot.sweeping.get_or_insert_with(|| OwnedTask::spawn(sweep(Arc::downgrade(self))));
+        waiting.clients.insert(client.number(), Arc::clone(client));
+        waiting.sweeping.get_or_insert_with(|| OwnedTask::spawn(sweep(Arc::downgrade(self))));
     }
 
     /// Ends the calls of those who may not stay: the ones that are open, and the ones
@@ -169,33 +169,33 @@ impl Parking {
     pub(crate) fn give_up_unless(&self, stays: impl Fn(&ClientConnection) -> bool) {
         for client in self.clients().iter().filter(|client| !stays(client)) {
             client.give_up(&Refusal::KeyRemoved).detach();
-            lock(&self.lot).clients.remove(&client.number());
+            lock(&self.waiting).clients.remove(&client.number());
         }
     }
 
     /// Gives up on who is late, and lets go of client connections that wait for nobody.
     fn give_up_late(&self) {
-        let clients: Vec<_> = lock(&self.lot).clients.values().cloned().collect();
+        let clients: Vec<_> = lock(&self.waiting).clients.values().cloned().collect();
         for client in clients {
             // Not under the lock: the backend is told, and may ask for more.
             client.give_up_parked();
-            let mut lot = lock(&self.lot);
+            let mut waiting = lock(&self.waiting);
             if client.parked() == 0 {
-                lot.clients.remove(&client.number());
+                waiting.clients.remove(&client.number());
             }
         }
     }
 }
 
-/// Looks after the lot until it is empty or gone.
+/// Looks after the calls that wait until none is left, or the parking is gone.
 async fn sweep(parking: Weak<Parking>) {
     loop {
         tokio::time::sleep(SWEEP).await;
         let Some(parking) = parking.upgrade() else { return };
         parking.give_up_late();
-        let mut lot = lock(&parking.lot);
-        if lot.clients.is_empty() {
-            lot.sweeping = None;
+        let mut waiting = lock(&parking.waiting);
+        if waiting.clients.is_empty() {
+            waiting.sweeping = None;
             return;
         }
     }

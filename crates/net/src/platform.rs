@@ -4,7 +4,7 @@
 //!
 //! | a port needs | here |
 //! |---|---|
-//! | a child that ends with all it started, also if we are killed | `EmptyGroup`, `Group`, `guard` |
+//! | a child that ends with all it started, also if we are killed | `EmptyGroup`, `ProcessGroup`, `guard` |
 //! | the same for a helper that we wait for | `lead_own_group`, `kill_led_group` |
 //! | names for processes that no later process has | `process_space`, `process_began` |
 //! | files that only we may read, or change | `private_file`, `make_private_folder`, `is_private`, `may_others_write`, `may_others_replace` |
@@ -174,9 +174,10 @@ impl EmptyGroup {
     }
 
     /// Starts the child in the group.
-    pub(crate) fn start(mut self, command: &mut Command) -> io::Result<Group> {
+    pub(crate) fn start(mut self, command: &mut Command) -> io::Result<ProcessGroup> {
         let child = command.process_group(self.id.as_raw_pid()).spawn()?;
-        let group = Group { id: self.id, child_id: pid(child.id())?, child: Mutex::new(None) };
+        let group =
+            ProcessGroup { id: self.id, child_id: pid(child.id())?, child: Mutex::new(None) };
         *group.child() = Some(child);
         self.is_used = true;
         Ok(group)
@@ -196,14 +197,14 @@ impl Drop for EmptyGroup {
 
 /// A process group with a child in it, and with all that the child has started.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct ProcessGroup {
     id: Pid,
     child_id: Pid,
     /// Not reaped, so the ids are ours; none once the group is over.
     child: Mutex<Option<Child>>,
 }
 
-impl Group {
+impl ProcessGroup {
     /// The streams of the child that are pipes, the first time.
     pub(crate) fn streams(&self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         let mut child = self.child();
@@ -292,7 +293,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     /// Only a runtime that ends drops a group before it was ended.
     fn drop(&mut self) {
         self.kill();

@@ -68,7 +68,7 @@ use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 
 use crate::backend::{Backend, PendingWork};
-use crate::call::Call;
+use crate::call::{Call, ReplySink as _};
 use crate::connection::ClientConnection;
 use catalog::Catalog;
 use context::CallChannel;
@@ -263,7 +263,7 @@ impl Server {
             Ok(result) => Message::result(id.unwrap_or(&Id::Integer(0)), &result),
             Err(error) => error.to_message(id),
         };
-        client.finish(exchange, &answer);
+        client.finish(exchange, answer.into());
     }
 }
 

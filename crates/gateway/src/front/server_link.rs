@@ -290,7 +290,7 @@ impl ReplySink for ServerLink {
     ) -> bool {
         let reply = self.reply(AnswerChange::Plain);
         let Some(request) = reply.question(&asker, ask, request) else { return false };
-        let is_asked = ClientConnection::ask(&self.client, None, Some(asker), ask, &request);
+        let is_asked = Arc::clone(&self.client).ask(None, asker, ask, &request);
         if !is_asked {
             reply.recalled(ask);
         }

@@ -152,7 +152,7 @@ impl Unread {
 
 /// What one client holds, as far as others count it.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
+pub(super) struct ReadProgress {
     accounted: usize,
     /// When it last read something, or began to hold something.
     pub(super) moved: Option<Instant>,
@@ -272,7 +272,7 @@ impl ConnectionState {
 const SMALL: usize = 1 << 10;
 
 /// Ready when a piece is written, or given up.
-pub(crate) type Written = oneshot::Receiver<()>;
+pub(crate) type PieceWritten = oneshot::Receiver<()>;
 
 /// A piece that was taken from a client connection and not written yet.
 struct Lent {
@@ -284,7 +284,7 @@ struct Lent {
 impl ClientConnection {
     /// The same bytes, part of the backlog until they are dropped: written or given up.
     /// When that will be, if they count.
-    pub(crate) fn lend(self: &Arc<Self>, text: Bytes) -> (Bytes, Option<Written>) {
+    pub(crate) fn lend(self: &Arc<Self>, text: Bytes) -> (Bytes, Option<PieceWritten>) {
         if text.len() < SMALL {
             return (text, None);
         }

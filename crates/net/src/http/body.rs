@@ -34,12 +34,12 @@ use switchboard_proto::server::{Frame, Prime};
 use switchboard_proto::sse::{self, Outgoing};
 use tokio::time::{Instant, Sleep};
 
-use super::legacy_session::Held;
+use super::endpoint::HeldSession;
 use super::listen::Awaited;
 use super::site::{SiteOptions, SiteState};
 use crate::access::{Turns, Who};
 use crate::backend::PendingWork;
-use crate::connection::{ClientConnection, Written, lock};
+use crate::connection::{ClientConnection, PieceWritten, lock};
 use crate::upstream::Through;
 
 /// The body of a request, as a listener or a router hands it over.
@@ -246,7 +246,7 @@ pub(super) async fn read(
             break;
         }
     }
-    tally.add_received(usize::try_from(intake.length).unwrap_or(usize::MAX));
+    tally.received.fetch_add(intake.length, Ordering::Relaxed);
     intake.finish()
 }
 
@@ -354,6 +354,12 @@ pub(crate) struct OpenLane {
     pub(crate) lane: Lane,
 }
 
+impl OpenLane {
+    pub(super) fn new(client: &Arc<ClientConnection>) -> Self {
+        Self { client: Arc::clone(client), lane: client.open_lane() }
+    }
+}
+
 impl Drop for OpenLane {
     fn drop(&mut self) {
         self.client.close_lane(self.lane).detach();
@@ -368,12 +374,12 @@ pub struct Body {
     rest: Bytes,
     /// Ready when the last piece is written. The end waits for that: as long as it has
     /// not come, the stream of a client that does not read can be cut.
-    written: Option<Written>,
+    written: Option<PieceWritten>,
     counted: Option<BodyCounter>,
     /// Whoever waits for it may send nothing more.
-    awaited: Option<Awaited>,
+    pub(super) awaited: Option<Awaited>,
     /// What the request came through: it is told on as long as this is open.
-    through: Option<Through>,
+    pub(super) through: Option<Through>,
 }
 
 #[derive(Debug)]
@@ -395,7 +401,7 @@ struct Live {
     silence: Option<Silence>,
     over: bool,
     /// The session that ends with this stream, if one does. Dropped after the lane.
-    held: Option<Held>,
+    _held: Option<HeldSession>,
 }
 
 /// The time since something was said, pings aside.
@@ -457,72 +463,37 @@ impl Body {
         self
     }
 
-    /// A stream of events, beginning with `prime` if the revision has that.
-    pub(crate) fn live(
-        lane: OpenLane,
-        works: PendingWork,
-        prime: Option<Prime>,
-        keep_alive: Duration,
-    ) -> Self {
-        let mut opening = Vec::new();
-        if let Some(prime) = prime {
-            let id = prime.event.to_string();
-            let event =
-                Outgoing { id: Some(&id), retry: Some(prime.retry_ms), ..Outgoing::default() };
-            sse::encode(&event, &mut opening);
-        }
-        Self::streaming(lane, works, opening, keep_alive)
-    }
-
-    /// A stream of events, beginning with text that is already encoded.
-    pub(crate) fn streaming(
+    /// A stream of events, beginning with `opening`. If it has been silent for long since
+    /// `silent_since`, it ends, and a client that knows how to come back does so. The
+    /// session that is `held` ends with it.
+    pub(super) fn live(
         lane: OpenLane,
         works: PendingWork,
         opening: Vec<u8>,
-        keep_alive: Duration,
+        options: &SiteOptions,
+        silent_since: Option<Instant>,
+        held: Option<HeldSession>,
     ) -> Self {
+        let SiteOptions { keep_alive, hang_up, .. } = *options;
         let keep_alive = if keep_alive.is_zero() { NEVER } else { keep_alive };
         let ping = Box::pin(tokio::time::sleep(keep_alive));
-        let live =
-            Live { lane, works, opening, keep_alive, ping, silence: None, over: false, held: None };
+        let silence = silent_since.filter(|_| !hang_up.is_zero());
+        let silence = silence.map(|since| Silence::new(hang_up, since));
+        let over = false;
+        let live = Live { lane, works, opening, keep_alive, ping, silence, over, _held: held };
         Self::new(BodyKind::Live(Box::new(live)))
     }
+}
 
-    /// The same body, ended after a silence if its client knows how to come
-    /// back; never if `silence` is zero. It has been silent since `since`.
-    pub(super) fn hanging_up(mut self, silence: Duration, since: Instant) -> Self {
-        if let BodyKind::Live(live) = &mut self.kind {
-            live.silence = (!silence.is_zero()).then(|| Silence::new(silence, since));
-        }
-        self
+/// The event that a stream begins with, if the revision has that.
+pub(super) fn primed(prime: Option<Prime>) -> Vec<u8> {
+    let mut opening = Vec::new();
+    if let Some(Prime { event, retry_ms }) = prime {
+        let id = event.to_string();
+        let event = Outgoing { id: Some(&id), retry: Some(retry_ms), ..Outgoing::default() };
+        sse::encode(&event, &mut opening);
     }
-
-    /// The same body, counted as it is written.
-    pub(super) fn counted(mut self, tally: &Arc<HttpCounters>) -> Self {
-        let is_stream = matches!(self.kind, BodyKind::Live(_));
-        self.counted = Some(BodyCounter::new(tally, is_stream));
-        self
-    }
-
-    /// The same body, for a client that may send nothing more.
-    pub(super) fn awaited(mut self, awaited: Option<Awaited>) -> Self {
-        self.awaited = awaited;
-        self
-    }
-
-    /// The same body, for a request that came through these.
-    pub(super) fn through(mut self, through: Option<Through>) -> Self {
-        self.through = through;
-        self
-    }
-
-    /// The same body, keeping `held` until it is over.
-    pub(super) fn holding(mut self, held: Option<Held>) -> Self {
-        if let BodyKind::Live(live) = &mut self.kind {
-            live.held = held;
-        }
-        self
-    }
+    opening
 }
 
 impl Live {
@@ -556,39 +527,21 @@ impl Live {
 
     fn write_frames(&mut self, piece: &mut Vec<u8>, cx: &mut Context<'_>) {
         while !self.over && piece.len() < PIECE {
-            match self.lane.client.poll_frame(self.lane.lane, cx) {
-                Poll::Ready(Some(frame)) => self.write(frame, piece),
-                Poll::Ready(None) => self.over = true,
-                Poll::Pending => break,
+            let Poll::Ready(frame) = self.lane.client.poll_frame(self.lane.lane, cx) else { break };
+            match frame {
+                Some(Frame::Message { event, text }) => {
+                    self.silence.iter_mut().for_each(Silence::restart);
+                    let id = event.map(|event| event.to_string());
+                    let (id, name) = (id.as_deref(), Some("message"));
+                    sse::encode(&Outgoing { id, name, data: &text, ..Outgoing::default() }, piece);
+                }
+                Some(Frame::Answer { text, .. }) => {
+                    sse::encode(&Outgoing { data: &text, ..Outgoing::default() }, piece);
+                    self.over = true;
+                }
+                Some(Frame::End) | None => self.over = true,
+                Some(Frame::Begin { .. } | Frame::Accepted) => {}
             }
-        }
-    }
-
-    fn write(&mut self, frame: Frame, piece: &mut Vec<u8>) {
-        match frame {
-            Frame::Message { event, text } => {
-                self.silence.iter_mut().for_each(Silence::restart);
-                let id = event.map(|event| event.to_string());
-                let name = Some("message");
-                let event =
-                    Outgoing { id: id.as_deref(), name, data: &text, ..Outgoing::default() };
-                sse::encode(&event, piece);
-            }
-            Frame::Answer { text, .. } => {
-                sse::encode(&Outgoing { data: &text, ..Outgoing::default() }, piece);
-                self.over = true;
-            }
-            Frame::End => self.over = true,
-            Frame::Begin { .. } | Frame::Accepted => {}
-        }
-    }
-}
-
-impl BodyKind {
-    fn lender(&self) -> Option<&Arc<ClientConnection>> {
-        match self {
-            Self::Whole(_, lender) => lender.as_ref(),
-            Self::Live(live) => Some(&live.lane.client),
         }
     }
 }
@@ -634,9 +587,12 @@ impl HttpBody for Body {
         }
         // Whoever writes asks for the next part when the client has read of the last ones.
         let part = this.rest.split_to(this.rest.len().min(PIECE));
-        this.kind.lender().into_iter().for_each(|client| client.is_reading());
+        match &this.kind {
+            BodyKind::Whole(_, lender) => lender.iter().for_each(|client| client.is_reading()),
+            BodyKind::Live(live) => live.lane.client.is_reading(),
+        }
         if let Some(counted) = &this.counted {
-            counted.add_sent(part.len());
+            counted.tally.sent.fetch_add(part.len() as u64, Ordering::Relaxed);
         }
         Poll::Ready(Some(Ok(BodyFrame::data(part))))
     }
@@ -695,20 +651,32 @@ impl HttpCounters {
         lock(&self.refused).clone()
     }
 
-    pub(super) fn add_received(&self, bytes: usize) {
-        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
     pub(super) fn add_resumed(&self) {
         self.resumed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a response, and its body as it is written.
-    pub(super) fn count(self: &Arc<Self>, response: Response<Body>) -> Response<Body> {
-        if let Some(reason) = reason(&response) {
+    pub(super) fn count(self: &Arc<Self>, mut response: Response<Body>) -> Response<Body> {
+        let reason = match (response.extensions().get(), response.status()) {
+            (Some(RefusalReason(name)), _) => Some(*name),
+            (None, StatusCode::UNAUTHORIZED) => Some("unauthorized"),
+            (None, StatusCode::FORBIDDEN) => Some("forbidden"),
+            (None, StatusCode::TOO_MANY_REQUESTS) => Some("too_many_requests"),
+            (None, status) if status.is_server_error() => Some("unavailable"),
+            // A half said why, in the body.
+            (None, status) if status.is_client_error() => Some("message"),
+            _ => None,
+        };
+        if let Some(reason) = reason {
             *lock(&self.refused).entry(reason).or_default() += 1;
         }
-        response.map(|body| body.counted(self))
+        let body = response.body_mut();
+        let is_stream = matches!(body.kind, BodyKind::Live(_));
+        if is_stream {
+            self.streams.fetch_add(1, Ordering::Relaxed);
+        }
+        body.counted = Some(BodyCounter { tally: Arc::clone(self), is_stream });
+        response
     }
 }
 
@@ -716,39 +684,11 @@ impl HttpCounters {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RefusalReason(pub(super) &'static str);
 
-fn reason(response: &Response<Body>) -> Option<&'static str> {
-    if let Some(RefusalReason(name)) = response.extensions().get() {
-        return Some(name);
-    }
-    match response.status() {
-        StatusCode::UNAUTHORIZED => Some("unauthorized"),
-        StatusCode::FORBIDDEN => Some("forbidden"),
-        StatusCode::TOO_MANY_REQUESTS => Some("too_many_requests"),
-        status if status.is_server_error() => Some("unavailable"),
-        // A half said why, in the body.
-        status if status.is_client_error() => Some("message"),
-        _ => None,
-    }
-}
-
 /// The bytes of one body, and that it is a stream.
 #[derive(Debug)]
-pub(super) struct BodyCounter {
+struct BodyCounter {
     tally: Arc<HttpCounters>,
     is_stream: bool,
-}
-
-impl BodyCounter {
-    pub(super) fn new(tally: &Arc<HttpCounters>, is_stream: bool) -> Self {
-        if is_stream {
-            tally.streams.fetch_add(1, Ordering::Relaxed);
-        }
-        Self { tally: Arc::clone(tally), is_stream }
-    }
-
-    pub(super) fn add_sent(&self, bytes: usize) {
-        self.tally.sent.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
 }
 
 impl Drop for BodyCounter {

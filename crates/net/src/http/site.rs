@@ -27,8 +27,7 @@ use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
 use super::body::{Body, BodyBudget, HttpCounters, RequestBody};
-use super::endpoint::{self, Reply};
-use super::legacy_session::{self, Sessions};
+use super::endpoint::{self, HttpSessions, Reply};
 use super::ws::{self, Sockets};
 use crate::access::{self, Authenticate, CorsGrant, Guard, Who};
 use crate::backend::{Backend, PendingWork};
@@ -132,11 +131,11 @@ pub(super) struct SiteState {
     pub(super) options: SiteOptions,
     /// What of the options may be otherwise by now.
     rules: RwLock<Arc<SiteRules>>,
-    pub(super) sessions: Arc<Sessions>,
+    pub(super) sessions: Arc<HttpSessions>,
     /// Clients of the first revision: their stream is their session.
-    pub(super) old: Arc<Sessions>,
+    pub(super) old: Arc<HttpSessions>,
     /// Listens of modern clients: nothing but us would ever end them.
-    pub(super) listens: Arc<Sessions>,
+    pub(super) listens: Arc<HttpSessions>,
     /// Calls of modern clients that wait for input.
     pub(super) parking: Arc<Parking>,
     /// Clients on a `WebSocket`: their connection is their session.
@@ -148,7 +147,7 @@ pub(super) struct SiteState {
 impl Site {
     /// A site in front of `backend`.
     pub fn new(backend: Arc<dyn Backend>, options: SiteOptions) -> Self {
-        let new = || Sessions::new(options.max_sessions, options.session_idle);
+        let new = || HttpSessions::new(options.max_sessions, options.session_idle);
         let SiteOptions { guard, limits, max_sessions, .. } = options.clone();
         let parking = Parking::new(&limits);
         let state = SiteState {
@@ -211,11 +210,6 @@ impl Site {
         self.inner.parking.len()
     }
 
-    /// Whether it has something at `path`.
-    pub fn has(&self, path: &str) -> bool {
-        self.inner.options.place(path).is_some()
-    }
-
     /// How it behaves.
     pub fn options(&self) -> &SiteOptions {
         &self.inner.options
@@ -223,39 +217,38 @@ impl Site {
 
     /// Answers at the endpoint, whatever the path.
     pub async fn endpoint(&self, request: Request<impl RequestBody>) -> Response<Body> {
-        let (parts, body) = request.into_parts();
-        let response = match self.admit(&parts) {
-            Ok(admitted) => {
-                let reply = endpoint::answer(&self.inner, &admitted.who, parts, body).await;
-                admitted.answer(reply)
-            }
-            Err(response) => *response,
-        };
-        self.inner.options.tally.count(response)
+        self.answer(SitePath::Endpoint, request).await
     }
 
     /// Answers at the path that the request names.
-    pub async fn route(&self, mut request: Request<impl RequestBody>) -> Response<Body> {
-        let options = &self.inner.options;
-        let Some(place) = options.place(request.uri().path()) else {
-            return nothing_here(&format!("{}{}", options.base, options.path));
-        };
+    pub async fn route(&self, request: Request<impl RequestBody>) -> Response<Body> {
+        let SiteOptions { base, path, .. } = &self.inner.options;
+        match self.inner.options.place(request.uri().path()) {
+            Some(place) => self.answer(place, request).await,
+            None => nothing_here(&format!("{base}{path}")),
+        }
+    }
+
+    async fn answer(
+        &self,
+        place: SitePath,
+        mut request: Request<impl RequestBody>,
+    ) -> Response<Body> {
+        let site = &*self.inner;
         let upgrade = (place == SitePath::Socket).then(|| hyper::upgrade::on(&mut request));
         let (parts, body) = request.into_parts();
         let admitted = match self.admit(&parts) {
             Ok(admitted) => admitted,
-            Err(response) => return options.tally.count(*response),
+            Err(response) => return site.options.tally.count(*response),
         };
         let who = &admitted.who;
         let reply = match (place, upgrade) {
-            (SitePath::Socket, Some(upgrade)) => ws::open(&self.inner, who, &parts, upgrade),
-            (SitePath::Listen, _) => legacy_session::open_sse(&self.inner, who, &parts),
-            (SitePath::Message, _) => {
-                legacy_session::post_sse_message(&self.inner, who, parts, body).await
-            }
-            _ => endpoint::answer(&self.inner, who, parts, body).await,
+            (SitePath::Socket, Some(upgrade)) => ws::open(site, who, &parts, upgrade),
+            (SitePath::Listen, _) => endpoint::open_sse(site, who, &parts),
+            (SitePath::Message, _) => endpoint::post_sse_message(site, who, parts, body).await,
+            _ => endpoint::answer(site, who, parts, body).await,
         };
-        options.tally.count(admitted.answer(reply))
+        site.options.tally.count(admitted.answer(reply))
     }
 }
 
@@ -360,7 +353,7 @@ impl Site {
                 let through = Some(through).filter(|through| !through.is_empty());
                 let admitted = Admitted { who, grant, more, through };
                 if is_loop {
-                    return Err(Box::new(admitted.answer(Err(Refusal::Loop { ids }))));
+                    return Err(Box::new(admitted.answer(Err(Refusal::Loop { ids }.into()))));
                 }
                 Ok(admitted)
             }
@@ -384,14 +377,15 @@ struct Admitted<'a> {
 impl Admitted<'_> {
     /// The answer, marked for the browsers that may read it.
     fn answer(self, reply: Reply) -> Response<Body> {
-        let mut response = reply.unwrap_or_else(|refusal| endpoint::refused(None, &refusal));
+        let mut response = reply.unwrap_or_else(|refused| endpoint::refused(&refused));
         for (name, value) in self.more {
             response.headers_mut().insert(name, value.clone());
         }
         if let Some(grant) = self.grant {
             grant.apply(response.headers_mut());
         }
-        response.map(|body| body.through(self.through))
+        response.body_mut().through = self.through;
+        response
     }
 }
 
@@ -646,11 +640,12 @@ impl Sites {
         let inner = &*self.inner;
         let path = request.uri().path();
         let sites = self.each();
-        if let Some(site) = sites.iter().find(|site| site.has(path)) {
+        let place = |site: &Site| site.inner.options.place(path);
+        if let Some((site, place)) = sites.iter().find_map(|site| Some((site, place(site)?))) {
             if !inner.pages.is_empty() {
                 inner.used.store(unix_millis(), Ordering::Relaxed);
             }
-            return site.route(request).await;
+            return site.answer(place, request).await;
         }
         let page = inner.pages.iter().find(|(place, _)| same_path(place, path));
         self.show(page.map(|(_, page)| page), &request.into_parts().0)
@@ -688,18 +683,16 @@ impl Sites {
         match page {
             SitePage::Text(text) => plain(StatusCode::OK, text.clone()),
             SitePage::Json(text) => endpoint::json(200, text(self).into()),
-            SitePage::Metrics(text) => metrics(text(self)),
+            SitePage::Metrics(text) => {
+                let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+                let mut response = plain(StatusCode::OK, text(self));
+                response.headers_mut().insert(header::CONTENT_TYPE, media);
+                response
+            }
             SitePage::Check(is_so) if is_so() => plain(StatusCode::OK, "ok".to_owned()),
             SitePage::Check(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "not yet".to_owned()),
         }
     }
-}
-
-fn metrics(text: String) -> Response<Body> {
-    let mut response = plain(StatusCode::OK, text);
-    let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, media);
-    response
 }
 
 fn unix_millis() -> u64 {

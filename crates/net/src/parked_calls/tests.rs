@@ -1,4 +1,4 @@
-//! The lot: who sweeps it, and how much it takes.
+//! Parked calls: who looks after them, how many there may be, and their sealed states.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,7 +25,7 @@ impl Backend for Curious {
         _: HeaderParams,
     ) -> PendingWork {
         let question = Message::request(&Id::from(1), "roots/list", None);
-        if !client.ask(Some(call.exchange()), None, Ask(call.exchange().0), &question) {
+        if !client.put_question(Some(call.exchange()), None, Ask(call.exchange().0), &question) {
             call.finish(Message::result(&Id::from(1), b"{\"asked\":false}"));
         }
         PendingWork::none()
@@ -72,7 +72,7 @@ async fn a_call_that_is_just_being_parked_is_not_swept_away() {
     sweeper.join().unwrap();
     assert_eq!(client.parked(), 0);
     parking.give_up_late();
-    assert!(lock(&parking.lot).clients.is_empty(), "nothing is left");
+    assert!(lock(&parking.waiting).clients.is_empty(), "nothing is left");
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn questions_that_follow_each_other_closely_share_a_round() {
     for number in 2..=4 {
         tokio::time::sleep(GATHER * 3 / 4).await;
         let question = Message::request(&Id::from(number), "roots/list", None);
-        assert!(client.ask(Some(Exchange(1)), None, Ask(number), &question));
+        assert!(client.put_question(Some(Exchange(1)), None, Ask(number), &question));
     }
     tokio::time::sleep(GATHER * 3).await;
     let Some(Frame::Message { text, .. }) = client.try_frame(Lane::MAIN) else {

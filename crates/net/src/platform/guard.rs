@@ -34,11 +34,11 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The pause before a guard is started again that has lived for less than this.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
-static GUARD: Mutex<Guard> =
-    Mutex::new(Guard { process: None, groups: BTreeMap::new(), path: None });
+static GUARD: Mutex<GuardState> =
+    Mutex::new(GuardState { process: None, groups: BTreeMap::new(), path: None });
 
 /// The guard process, and what it has to know.
-struct Guard {
+struct GuardState {
     /// Runs while there are groups.
     process: Option<GuardProcess>,
     /// One entry for each child, so the bound on children bounds the list.
@@ -87,7 +87,7 @@ pub(super) fn remove(group: Pid) {
     }
 }
 
-impl Guard {
+impl GuardState {
     fn tell(&mut self, line: &[u8]) -> io::Result<()> {
         if let Some(process) = &mut self.process
             && process.socket.write_all(line).is_ok()
@@ -223,7 +223,7 @@ fn add_line(group: i32, cleanup: &Cleanup) -> Vec<u8> {
     [format!("add {group} ").as_bytes(), &cleanup.line, b"\n"].concat()
 }
 
-fn lock() -> MutexGuard<'static, Guard> {
+fn lock() -> MutexGuard<'static, GuardState> {
     GUARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

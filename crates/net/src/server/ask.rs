@@ -21,6 +21,7 @@ use super::handler::Error;
 use super::server_tasks::Task;
 use super::session::Caller;
 use super::tool::{Schema, complaints};
+use crate::call::ReplySink as _;
 use crate::connection::lock;
 
 /// How long a person may think. The TypeScript SDK gives as much (GW-14).
@@ -207,12 +208,17 @@ impl<'a> OpenQuestion<'a> {
         match &self.cx.state.channel {
             CallChannel::Call { client, exchange } => {
                 client.introduce(&self.cx.server().identity.text);
-                client.ask(Some(*exchange), None, self.ask, &request(params))
+                client.put_question(Some(*exchange), None, self.ask, &request(params))
             }
             CallChannel::Task(task) => match task.client() {
                 Some(client) => {
                     task.asked(self.ask);
-                    client.ask(None, None, self.ask, &request(&task.related(params.clone())))
+                    client.put_question(
+                        None,
+                        None,
+                        self.ask,
+                        &request(&task.related(params.clone())),
+                    )
                 }
                 None => task.ask(self.ask, key, json!({"method": method, "params": params})),
             },

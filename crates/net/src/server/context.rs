@@ -20,7 +20,7 @@ use super::server_tasks::{self, Task};
 use super::session::{Caller, Level};
 use super::tool::OutputCheck;
 use crate::backend::PendingWork;
-use crate::call::{Call, CallHolder};
+use crate::call::{Call, CallHolder, ReplySink as _};
 use crate::connection::{ClientConnection, lock};
 use crate::drive::{Either, Stop, race};
 

@@ -14,6 +14,7 @@ use switchboard_proto::revision::Revision;
 use super::Server;
 use super::handler::{Error, Request};
 use super::session::{Session, covers};
+use crate::call::ReplySink as _;
 use crate::connection::{ClientConnection, lock};
 
 /// Listens at once, over all clients (SUB-12).
@@ -161,7 +162,7 @@ impl Server {
             let projected =
                 project::modern(&result, method::LISTEN, Some(&self.identity.text), self.cache);
             let result = projected.unwrap_or_else(|_| result.into());
-            client.finish(exchange, Message::result(&listen.id, &result));
+            client.finish(exchange, Message::result(&listen.id, &result).into());
         }
     }
 

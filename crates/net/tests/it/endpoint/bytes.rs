@@ -11,6 +11,7 @@ use http::Response;
 use hyper::body::{Body, Frame};
 use serde_json::json;
 use switchboard_net::access::Authenticate;
+use switchboard_net::call::ReplySink as _;
 use switchboard_net::http::body::BodyBudget;
 use switchboard_net::http::site::SiteOptions;
 use switchboard_proto::jsonrpc::{Id, Message};
@@ -160,7 +161,7 @@ async fn a_call_is_charged_until_it_is_answered_or_cancelled_whoever_has_its_tex
     let first = post_call(1);
     let (face, exchange) = set.stage.call().await.into_place();
     assert_eq!(within(post_call(2)).await.unwrap(), 429, "the first is still open");
-    face.finish(exchange, Message::result(&Id::from(0), b"{}"));
+    face.finish(exchange, Message::result(&Id::from(0), b"{}").into());
     assert_eq!(within(first).await.unwrap(), 200);
     let third = post_call(3);
     set.stage.call().await;

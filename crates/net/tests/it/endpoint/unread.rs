@@ -8,6 +8,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use switchboard_net::access::Authenticate;
+use switchboard_net::call::ReplySink as _;
 use switchboard_net::connection::unread::Unread;
 use switchboard_net::http::site::SiteOptions;
 use tokio::io::AsyncReadExt as _;

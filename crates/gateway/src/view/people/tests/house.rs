@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
-use switchboard_net::access::Who;
-use switchboard_net::access::{AuthDenial, Authenticate};
+use switchboard_net::access::{AuthDenial, Authenticate, Who};
 use switchboard_net::backend::{Backend, PendingWork};
-use switchboard_net::call::Call;
+use switchboard_net::call::{Call, ReplySink as _};
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
