@@ -65,7 +65,7 @@ impl Pipe {
     }
 
     /// One message of the client, with what it is charged for, or why it could not be read.
-    pub(crate) fn from_client(
+    pub(crate) fn message_from_client(
         &self,
         text: Result<Bytes, Refusal>,
         charge: Option<&Arc<Charge>>,

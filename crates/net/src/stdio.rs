@@ -101,7 +101,7 @@ async fn read(pipe: &Pipe, mut input: impl AsyncRead + Unpin, limits: &Limits) {
         let lines: Vec<_> = lines.chain(finish).collect();
         for line in lines {
             let line = line.map_err(|LineTooLong { limit, .. }| Refusal::TooLarge { limit });
-            pipe.from_client(line, None).detach();
+            pipe.message_from_client(line, None).detach();
             // A client that does not read its answers is not read from.
             pipe.room().await;
         }

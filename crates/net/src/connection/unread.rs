@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use super::{ClientConnection, ConnectionState, Mailbox, lock, now};
 use crate::drive::OwnedTask;
-use crate::http::listen::{Carrying, Peer};
+use crate::http::listen::{Carrying, ClientPeer};
 
 /// A client that holds less is not worth cutting.
 const WORTH: usize = 1 << 10;
@@ -120,7 +120,8 @@ impl Unread {
         for client in clients {
             let state = lock(&client.state);
             let stalls = state.reading.moved.is_some_and(|moved| now >= moved + READS_WITHIN);
-            let held = state.can_give();
+            // Who has given way has nothing more to give.
+            let held = if state.reading.gave_way { 0 } else { state.held() };
             drop(state);
             if held >= WORTH {
                 is_stalled |= stalls;
@@ -179,7 +180,7 @@ impl ClientConnection {
     }
 
     /// The connection that its messages leave by at present.
-    pub(crate) fn reached_by(&self, peer: Option<&Peer>) {
+    pub(crate) fn reached_by(&self, peer: Option<&ClientPeer>) {
         let Some(peer) = peer else { return };
         let carrying = peer.carry(self.number);
         let mut state = lock(&self.state);
@@ -242,7 +243,7 @@ impl ClientConnection {
         state.reading.is_cut = !peers.is_empty();
         self.account(&mut state);
         drop(state);
-        peers.iter().for_each(Peer::cut);
+        peers.iter().for_each(ClientPeer::cut);
     }
 
     /// It is dropped: nothing of it is held any more.
@@ -257,11 +258,6 @@ impl ClientConnection {
 }
 
 impl ConnectionState {
-    /// What there is less of if it gives way.
-    fn can_give(&self) -> usize {
-        if self.reading.gave_way { 0 } else { self.held() }
-    }
-
     /// Bytes that it has not read, or may come back for.
     fn held(&self) -> usize {
         if self.reading.is_cut { 0 } else { self.backlog + self.half.history_bytes() }

@@ -112,6 +112,12 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
+    /// A charge of nothing yet to the same principal.
+    pub(super) fn fresh(&self) -> Self {
+        let (budget, principal) = (Arc::clone(&self.budget), Arc::clone(&self.principal));
+        Self { budget, principal, bytes: 0 }
+    }
+
     /// Charges up to `bytes` in all.
     pub(super) fn grow_to(&mut self, bytes: usize) -> Result<(), Refusal> {
         let more = bytes.saturating_sub(self.bytes);
@@ -202,7 +208,6 @@ pub(super) async fn read(
     }
     let mut intake = BodyReader {
         who,
-        bodies,
         answers,
         limit,
         whole,
@@ -253,7 +258,6 @@ pub(super) async fn read(
 /// A body as it arrives.
 struct BodyReader<'a> {
     who: &'a Who,
-    bodies: &'a Arc<BodyBudget>,
     answers: bool,
     limit: usize,
     /// How long it is, if its sender says so.
@@ -303,7 +307,7 @@ impl BodyReader<'_> {
 
     /// Keeps nothing of it.
     fn refuse(&mut self, why: Refusal) {
-        (self.text, self.charge) = (Vec::new(), self.bodies.charge(self.who));
+        (self.text, self.charge) = (Vec::new(), self.charge.fresh());
         self.turns = Turns::default();
         self.refused = Some(why);
     }

@@ -42,7 +42,7 @@ use tokio::time::Instant;
 
 use super::body::{Body, Charge, OpenLane, ReadBody, RefusalReason, RequestBody};
 use super::body::{parse_to_keep, primed, read};
-use super::listen::{Awaited, Peer};
+use super::listen::{Awaited, ClientPeer};
 use super::site::{SiteOptions, SiteState, plain};
 use super::{accepts, content_type, is_json};
 use crate::access::{SessionPermit, Turns, Who};
@@ -51,7 +51,7 @@ use crate::connection::{ClientConnection, now};
 use crate::drive::OwnedTask;
 
 /// What a request comes to. A refusal is answered under the id of its message.
-pub(super) type Reply = Result<Response<Body>, InvalidMessage>;
+pub(super) type HttpReply = Result<Response<Body>, InvalidMessage>;
 
 /// How long a GET may come before the handshake is over: requests have no order.
 const READY_WAIT: Duration = Duration::from_secs(5);
@@ -70,7 +70,7 @@ pub(super) async fn answer(
     who: &Who,
     parts: Parts,
     body: impl RequestBody,
-) -> Reply {
+) -> HttpReply {
     match parts.method {
         Method::POST => post(site, who, parts, body).await,
         // Without sessions there is nothing to listen to and nothing to end.
@@ -89,7 +89,7 @@ pub(super) async fn answer(
     }
 }
 
-async fn post(site: &SiteState, who: &Who, parts: Parts, body: impl RequestBody) -> Reply {
+async fn post(site: &SiteState, who: &Who, parts: Parts, body: impl RequestBody) -> HttpReply {
     let headers = &parts.headers;
     if !content_type(headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType.into());
@@ -99,8 +99,8 @@ async fn post(site: &SiteState, who: &Who, parts: Parts, body: impl RequestBody)
     }
     let answers = session_of(site, who, headers).is_ok_and(|client| client.is_asked());
     // A client that sends nothing more may still wait for its answer.
-    let peer: Option<&Peer> = parts.extensions.get();
-    let awaited = peer.map(Peer::await_answer);
+    let peer: Option<&ClientPeer> = parts.extensions.get();
+    let awaited = peer.map(ClientPeer::await_answer);
     let ReadBody { text, turns, charge } =
         read(headers, body, site, who, answers, awaited.as_ref()).await?;
     let (mut incoming, turns) = enter(site, who, text, turns)?;
@@ -301,7 +301,7 @@ fn patience(headers: &HeaderMap, options: &SiteOptions) -> Duration {
     }
 }
 
-async fn listen(site: &SiteState, who: &Who, parts: &Parts) -> Reply {
+async fn listen(site: &SiteState, who: &Who, parts: &Parts) -> HttpReply {
     let headers = &parts.headers;
     check_version(headers)?;
     let client = session_of(site, who, headers)?;
@@ -311,7 +311,7 @@ async fn listen(site: &SiteState, who: &Who, parts: &Parts) -> Reply {
         Err(_) => return Err(Refusal::NotInitialized.into()),
     }
     let last = headers.get(header::LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
-    let peer: Option<&Peer> = parts.extensions.get();
+    let peer: Option<&ClientPeer> = parts.extensions.get();
     client.reached_by(peer);
     let open = OpenLane::new(&client);
     let (listening, works) = client.step(|half| half.handle_listen(open.lane, last));
@@ -325,11 +325,11 @@ async fn listen(site: &SiteState, who: &Who, parts: &Parts) -> Reply {
     };
     let silent_since = Some(Instant::now());
     let mut body = Body::live(open, works, primed(prime), &site.options, silent_since, None);
-    body.awaited = peer.map(Peer::await_answer);
+    body.awaited = peer.map(ClientPeer::await_answer);
     Ok(stream(body))
 }
 
-fn delete(site: &SiteState, who: &Who, headers: &HeaderMap) -> Reply {
+fn delete(site: &SiteState, who: &Who, headers: &HeaderMap) -> HttpReply {
     check_version(headers)?;
     let id = session_id(headers)?;
     site.sessions.find(&id, who)?;
@@ -469,7 +469,7 @@ async fn greet(client: &Arc<ClientConnection>, revision: Revision) -> Result<(),
 
 /// HTTP+SSE, the stream: it begins with the address to send to, and carries everything
 /// that the server says. When it closes, the session is over (OLD-5).
-pub(super) fn open_sse(site: &SiteState, who: &Who, parts: &Parts) -> Reply {
+pub(super) fn open_sse(site: &SiteState, who: &Who, parts: &Parts) -> HttpReply {
     if parts.method != Method::GET {
         return Err(Refusal::WrongHttpMethod { allow: "GET" }.into());
     }
@@ -478,7 +478,7 @@ pub(super) fn open_sse(site: &SiteState, who: &Who, parts: &Parts) -> Reply {
     }
     site.is_full()?;
     let client = site.new_client(Era::Legacy, Carrier::Pipe, who, &parts.headers)?;
-    let peer: Option<&Peer> = parts.extensions.get();
+    let peer: Option<&ClientPeer> = parts.extensions.get();
     client.reached_by(peer);
     let held = site.old.open(&client)?;
     let SiteOptions { base, message_path, .. } = &site.options;
@@ -490,7 +490,7 @@ pub(super) fn open_sse(site: &SiteState, who: &Who, parts: &Parts) -> Reply {
     let open = OpenLane { client, lane: Lane::MAIN };
     let works = PendingWork::none();
     let mut body = Body::live(open, works, opening, &site.options, None, Some(held));
-    body.awaited = peer.map(Peer::await_answer);
+    body.awaited = peer.map(ClientPeer::await_answer);
     Ok(stream(body))
 }
 
@@ -500,7 +500,7 @@ pub(super) async fn post_sse_message(
     who: &Who,
     parts: Parts,
     body: impl RequestBody,
-) -> Reply {
+) -> HttpReply {
     if parts.method != Method::POST {
         return Err(Refusal::WrongHttpMethod { allow: "POST" }.into());
     }
@@ -510,7 +510,7 @@ pub(super) async fn post_sse_message(
     if !content_type(&parts.headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType.into());
     }
-    let awaited = parts.extensions.get().map(Peer::await_answer);
+    let awaited = parts.extensions.get().map(ClientPeer::await_answer);
     let ReadBody { text, turns, charge } =
         read(&parts.headers, body, site, who, client.is_asked(), awaited.as_ref()).await?;
     // A client that does not read its stream is not read from: what it sends
@@ -651,7 +651,9 @@ impl HttpSessions {
     pub(super) fn close_unless(&self, stays: impl Fn(&Who) -> bool) {
         let may_not = |_: &SessionId, open: &mut OpenSession| !stays(open.client.who());
         let gone: Vec<_> = self.write().by_id.extract_if(may_not).collect();
-        gone.iter().for_each(|(_, open)| open.client.end());
+        for (_, open) in gone {
+            open.client.end();
+        }
     }
 
     /// Takes no new sessions, and ends each as soon as it waits for no answer.

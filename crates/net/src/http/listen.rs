@@ -31,7 +31,7 @@
 //! ```
 //!
 //! Only HTTP/1 knows this: on HTTP/2 a stream is ended by a frame of its own, and
-//! each is a [`Peer`] of its own.
+//! each is a [`ClientPeer`] of its own.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -183,7 +183,7 @@ fn builder(
 
 tokio::task_local! {
     /// The HTTP/2 stream that a task serves.
-    static STREAM: Peer;
+    static STREAM: ClientPeer;
 }
 
 /// Runs HTTP/2 streams as tasks that end with the rest, or alone: other clients may
@@ -200,7 +200,7 @@ where
 {
     fn execute(&self, stream: F) {
         let mut phase = self.phase.clone();
-        let peer = Peer::default();
+        let peer = ClientPeer::default();
         tokio::spawn(STREAM.scope(peer.clone(), async move {
             tokio::select! {
                 _ = stream => {}
@@ -235,7 +235,7 @@ impl AcceptedConnection {
         let is_reserve = only.is_some();
         let spoke = Arc::new(AtomicBool::new(false));
         let leaving = Arc::new(Notify::new());
-        let peer = Peer::default();
+        let peer = ClientPeer::default();
         let service = TowerToHyperService::new(service);
         let noting = hyper::service::service_fn({
             let (spoke, leaving, peer) = (Arc::clone(&spoke), Arc::clone(&leaving), peer.clone());
@@ -253,7 +253,9 @@ impl AcceptedConnection {
                         leaving.notify_one();
                         return Ok(full(version));
                     }
-                    request.extensions_mut().insert(STREAM.try_with(Peer::clone).unwrap_or(peer));
+                    request
+                        .extensions_mut()
+                        .insert(STREAM.try_with(ClientPeer::clone).unwrap_or(peer));
                     let answer = service.call(request);
                     let response = match awaited {
                         Some(awaited) => awaited.wait_for(answer).await,
@@ -334,7 +336,7 @@ const MOST_DOUBT: Duration = Duration::from_secs(30);
 /// The connection that a request came by, or its stream on one, among the request's
 /// extensions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Peer(Arc<Mutex<PeerState>>);
+pub(crate) struct ClientPeer(Arc<Mutex<PeerState>>);
 
 #[derive(Debug, Default)]
 struct PeerState {
@@ -357,7 +359,7 @@ impl PeerState {
     }
 }
 
-impl Peer {
+impl ClientPeer {
     /// Says that an answer is on its way to the client, until it is dropped.
     pub(crate) fn await_answer(&self) -> Awaited {
         lock(&self.0).awaited += 1;
@@ -409,14 +411,14 @@ pub(crate) struct Carrying {
 
 impl Carrying {
     /// The connection, if it still answers the client.
-    pub(crate) fn peer(&self) -> Option<Peer> {
-        let peer = Peer(self.peer.upgrade()?);
+    pub(crate) fn peer(&self) -> Option<ClientPeer> {
+        let peer = ClientPeer(self.peer.upgrade()?);
         let is_so = lock(&peer.0).carries == self.client;
         is_so.then_some(peer)
     }
 
     /// Whether it is about this connection.
-    pub(crate) fn is_by(&self, peer: &Peer) -> bool {
+    pub(crate) fn is_by(&self, peer: &ClientPeer) -> bool {
         std::ptr::eq(self.peer.as_ptr(), Arc::as_ptr(&peer.0))
     }
 }
@@ -424,7 +426,7 @@ impl Carrying {
 /// An answer that is on its way to the client.
 #[derive(Debug)]
 pub(crate) struct Awaited {
-    peer: Peer,
+    peer: ClientPeer,
     told: bool,
 }
 
@@ -487,7 +489,7 @@ impl Drop for Awaited {
 struct PeerStream {
     read: ReadSide,
     write: OwnedWriteHalf,
-    peer: Peer,
+    peer: ClientPeer,
     /// Whether hyper has something to write that the socket does not take yet.
     is_full: bool,
     /// Last, so that it is freed after the connection.
@@ -502,7 +504,7 @@ enum ReadSide {
 }
 
 impl PeerStream {
-    fn new(stream: TcpStream, peer: Peer, slot: ConnectionSlot) -> Self {
+    fn new(stream: TcpStream, peer: ClientPeer, slot: ConnectionSlot) -> Self {
         let (read, write) = stream.into_split();
         Self { read: ReadSide::Open(read), write, peer, is_full: false, _slot: slot }
     }

@@ -27,7 +27,7 @@ use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
 use super::body::{Body, BodyBudget, HttpCounters, RequestBody};
-use super::endpoint::{self, HttpSessions, Reply};
+use super::endpoint::{self, HttpReply, HttpSessions};
 use super::ws::{self, Sockets};
 use crate::access::{self, Authenticate, CorsGrant, Guard, Who};
 use crate::backend::{Backend, PendingWork};
@@ -376,7 +376,7 @@ struct Admitted<'a> {
 
 impl Admitted<'_> {
     /// The answer, marked for the browsers that may read it.
-    fn answer(self, reply: Reply) -> Response<Body> {
+    fn answer(self, reply: HttpReply) -> Response<Body> {
         let mut response = reply.unwrap_or_else(|refused| endpoint::refused(&refused));
         for (name, value) in self.more {
             response.headers_mut().insert(name, value.clone());

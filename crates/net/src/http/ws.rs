@@ -39,7 +39,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 use super::body::{Body, BodyBudget, Charge, NEVER, charged};
-use super::endpoint::{Reply, empty};
+use super::endpoint::{HttpReply, empty};
 use super::site::{SiteState, plain};
 use crate::access::Who;
 use crate::connection::lock;
@@ -102,7 +102,7 @@ impl Sockets {
 }
 
 /// Takes the connection over, if the request asks for that.
-pub(super) fn open(site: &SiteState, who: &Who, parts: &Parts, upgrade: OnUpgrade) -> Reply {
+pub(super) fn open(site: &SiteState, who: &Who, parts: &Parts, upgrade: OnUpgrade) -> HttpReply {
     if parts.method != Method::GET {
         return Err(Refusal::WrongHttpMethod { allow: "GET" }.into());
     }
@@ -274,7 +274,7 @@ async fn read(
             }
         };
         let Ok((text, charge)) = meter.finish(text) else { return CloseCode::Again };
-        pipe.from_client(Ok(text), Some(&charge)).detach();
+        pipe.message_from_client(Ok(text), Some(&charge)).detach();
         // A client that does not read its answers is not read from.
         pipe.room().await;
     }
@@ -330,8 +330,6 @@ const MOST_UNANSWERED: u32 = 2;
 /// until the last one is there, so they are charged as they are read.
 #[derive(Debug)]
 struct SocketMeter {
-    budget: Arc<BodyBudget>,
-    who: Who,
     unfinished: Mutex<Unfinished>,
 }
 
@@ -345,17 +343,16 @@ struct Unfinished {
 impl SocketMeter {
     fn new(budget: &Arc<BodyBudget>, who: &Who) -> Arc<Self> {
         let unfinished = Unfinished { charge: budget.charge(who), bytes: 0, is_refused: false };
-        let (budget, who) = (Arc::clone(budget), who.clone());
-        Arc::new(Self { budget, who, unfinished: Mutex::new(unfinished) })
+        Arc::new(Self { unfinished: Mutex::new(unfinished) })
     }
 
     /// A message has ended: what it holds is charged for as long as it lives.
     fn finish(&self, text: Bytes) -> Result<(Bytes, Arc<Charge>), Refusal> {
         let mut unfinished = lock(&self.unfinished);
-        unfinished.charge = self.budget.charge(&self.who);
+        let mut charge = unfinished.charge.fresh();
+        unfinished.charge = charge.fresh();
         unfinished.bytes = 0;
         drop(unfinished);
-        let mut charge = self.budget.charge(&self.who);
         charge.grow_to(text.len())?;
         let charge = Arc::new(charge);
         Ok((charged(text, &charge), charge))

@@ -43,7 +43,7 @@ pub use switchboard_proto::failure::{Exit, Status};
 use self::command::path_of;
 use self::container::Container;
 use self::stderr::Tail;
-use crate::platform::{self, Cleanup, EmptyGroup, ProcessGroup};
+use crate::platform::{self, ChildGroup, Cleanup, EmptyGroup};
 
 /// A running server process, with everything it has started.
 ///
@@ -56,7 +56,7 @@ pub struct Child {
     pub stdin: Option<ChildStdin>,
     /// The server's stdout, which carries nothing but messages.
     pub stdout: Option<ChildStdout>,
-    group: Arc<ProcessGroup>,
+    group: Arc<ChildGroup>,
     life: watch::Receiver<Life>,
     tail: Arc<Tail>,
     /// It runs a container, whose removal takes its time.
@@ -147,7 +147,7 @@ impl Command {
 }
 
 /// The streams of a child that was just started, for this runtime.
-fn streams(group: &ProcessGroup) -> io::Result<(ChildStdin, ChildStdout, ChildStderr)> {
+fn streams(group: &ChildGroup) -> io::Result<(ChildStdin, ChildStdout, ChildStderr)> {
     let (Some(stdin), Some(stdout), Some(errors)) = group.streams() else {
         return Err(io::Error::other("the child has no pipes"));
     };
@@ -225,7 +225,7 @@ impl ExitWatch {
 
 /// One process on its way to its end.
 struct Supervised {
-    group: Arc<ProcessGroup>,
+    group: Arc<ChildGroup>,
     container: Option<Container>,
     tail: Arc<Tail>,
     life: watch::Sender<Life>,

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::process;
@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::Status;
 use super::command::Command;
+use crate::connection::lock;
 use crate::platform::{self, Cleanup, SHELL};
 
 /// The engines whose command line we know.
@@ -210,7 +211,7 @@ impl Container {
 
 /// Whether this engine is new among those `seen`. Nobody has more than a few.
 fn is_first(seen: &Mutex<Vec<Vec<String>>>, engine: &[String]) -> bool {
-    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = lock(seen);
     let is_new = seen.len() < MOST_ENGINES && !seen.iter().any(|other| other == engine);
     if is_new {
         seen.push(engine.to_vec());

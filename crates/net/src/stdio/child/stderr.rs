@@ -5,12 +5,12 @@
 //! listens, because a child with a full stderr pipe stops answering.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::connection::now;
+use crate::connection::{lock, now};
 
 /// Reads `errors` to the end.
 pub(super) async fn drain(
@@ -81,19 +81,15 @@ pub(super) struct Tail {
 
 impl Tail {
     pub(super) fn lines(&self) -> Vec<String> {
-        self.kept().iter().cloned().collect()
+        lock(&self.kept).iter().cloned().collect()
     }
 
     fn push(&self, line: String) {
-        let mut kept = self.kept();
+        let mut kept = lock(&self.kept);
         kept.push_back(line);
         while kept.len() > TAIL_LINES || kept.iter().map(String::len).sum::<usize>() > TAIL_BYTES {
             kept.pop_front();
         }
-    }
-
-    fn kept(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
