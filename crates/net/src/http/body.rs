@@ -177,17 +177,10 @@ const SMALL: usize = 16 << 10;
 /// The least room that is made for a body that comes in pieces.
 const ROOM: usize = 1 << 10;
 
-/// A body that has been read.
-pub(super) struct ReadBody {
-    pub(super) text: Bytes,
-    /// Of a large body, before anything is known of it.
-    pub(super) turns: Turns,
-    pub(super) charge: Arc<Charge>,
-}
-
 /// Reads a whole body of up to the bytes that a message may have.
 ///
-/// `answers` if the sender may be about to answer a question: that needs no turn.
+/// `answers` if the sender may be about to answer a question: that needs no turn. A large
+/// body has its turn before anything is known of it.
 ///
 /// A body that is refused is read all the same, and forgotten: whoever writes first
 /// and reads then would get a reset instead of our refusal.
@@ -198,7 +191,7 @@ pub(super) async fn read(
     who: &Who,
     answers: bool,
     awaited: Option<&Awaited>,
-) -> Result<ReadBody, Refusal> {
+) -> Result<(Bytes, Turns, Arc<Charge>), Refusal> {
     let SiteOptions { body_pause, body_rate, bodies, tally, .. } = &site.options;
     let limit = site.rules().limits.message;
     let announced = body.size_hint().lower();
@@ -252,7 +245,11 @@ pub(super) async fn read(
         }
     }
     tally.received.fetch_add(intake.length, Ordering::Relaxed);
-    intake.finish()
+    if let Some(why) = intake.refused {
+        return Err(why);
+    }
+    let charge = Arc::new(intake.charge);
+    Ok((charged(intake.text.into(), &charge), intake.turns, charge))
 }
 
 /// A body as it arrives.
@@ -310,15 +307,6 @@ impl BodyReader<'_> {
         (self.text, self.charge) = (Vec::new(), self.charge.fresh());
         self.turns = Turns::default();
         self.refused = Some(why);
-    }
-
-    fn finish(self) -> Result<ReadBody, Refusal> {
-        if let Some(why) = self.refused {
-            return Err(why);
-        }
-        let charge = Arc::new(self.charge);
-        let text = charged(self.text.into(), &charge);
-        Ok(ReadBody { text, turns: self.turns, charge })
     }
 }
 

@@ -40,7 +40,7 @@ use switchboard_proto::sse::{self, Outgoing};
 use switchboard_proto::{header, method, trace};
 use tokio::time::Instant;
 
-use super::body::{Body, Charge, OpenLane, ReadBody, RefusalReason, RequestBody};
+use super::body::{Body, Charge, OpenLane, RefusalReason, RequestBody};
 use super::body::{parse_to_keep, primed, read};
 use super::listen::{Awaited, ClientPeer};
 use super::site::{SiteOptions, SiteState, plain};
@@ -101,8 +101,7 @@ async fn post(site: &SiteState, who: &Who, parts: Parts, body: impl RequestBody)
     // A client that sends nothing more may still wait for its answer.
     let peer: Option<&ClientPeer> = parts.extensions.get();
     let awaited = peer.map(ClientPeer::await_answer);
-    let ReadBody { text, turns, charge } =
-        read(headers, body, site, who, answers, awaited.as_ref()).await?;
+    let (text, turns, charge) = read(headers, body, site, who, answers, awaited.as_ref()).await?;
     let (mut incoming, turns) = enter(site, who, text, turns)?;
     if let Incoming::One(message) = &mut incoming
         && let Some(traced) = trace::from_headers(message, headers)
@@ -511,7 +510,7 @@ pub(super) async fn post_sse_message(
         return Err(Refusal::WrongMediaType.into());
     }
     let awaited = parts.extensions.get().map(ClientPeer::await_answer);
-    let ReadBody { text, turns, charge } =
+    let (text, turns, charge) =
         read(&parts.headers, body, site, who, client.is_asked(), awaited.as_ref()).await?;
     // A client that does not read its stream is not read from: what it sends
     // would be answered there.

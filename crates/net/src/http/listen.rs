@@ -137,8 +137,9 @@ pub async fn serve<S, B>(
         } else {
             (&http, options.head_timeout, None)
         };
-        let connection = AcceptedConnection { slot, phase: watcher.clone(), patience, only };
-        tokio::spawn(connection.run(http.clone(), stream, service));
+        let (http, phase) = (http.clone(), watcher.clone());
+        let stream = PeerStream::new(stream, slot);
+        tokio::spawn(serve_one(http, stream, service, phase, patience, only));
     }
     drop((listener, watcher, http, brief));
     phase.send_replace(ListenPhase::Draining);
@@ -213,96 +214,86 @@ where
     }
 }
 
-struct AcceptedConnection {
-    /// Goes with the stream, which may become a socket and outlive this.
-    slot: ConnectionSlot,
-    phase: watch::Receiver<ListenPhase>,
+/// Serves one connection. `only` is what a connection of the reserve may ask for.
+async fn serve_one<S, B>(
+    http: Builder<StreamExecutor>,
+    stream: PeerStream,
+    service: S,
+    mut watching: watch::Receiver<ListenPhase>,
     patience: Duration,
-    /// What it may ask for, if not everything: it is one of the reserve.
     only: Option<Arc<[String]>>,
-}
-
-impl AcceptedConnection {
-    async fn run<S, B>(self, http: Builder<StreamExecutor>, stream: TcpStream, service: S)
-    where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<Box<dyn Error + Send + Sync>>,
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        let Self { slot, phase: mut watching, patience, only } = self;
-        let is_reserve = only.is_some();
-        let spoke = Arc::new(AtomicBool::new(false));
-        let leaving = Arc::new(Notify::new());
-        let peer = ClientPeer::default();
-        let service = TowerToHyperService::new(service);
-        let noting = hyper::service::service_fn({
-            let (spoke, leaving, peer) = (Arc::clone(&spoke), Arc::clone(&leaving), peer.clone());
-            move |mut request: Request<Incoming>| {
-                spoke.store(true, Ordering::Relaxed);
-                let version = request.version();
-                // Before the first poll: in between, hyper looks for the end of input.
-                let awaited = (version <= Version::HTTP_11).then(|| peer.await_answer());
-                let path = request.uri().path();
-                let is_let = only.as_ref().is_none_or(|only| only.iter().any(|one| one == path));
-                let (service, leaving, peer) =
-                    (service.clone(), Arc::clone(&leaving), peer.clone());
-                async move {
-                    if !is_let {
-                        leaving.notify_one();
-                        return Ok(full(version));
-                    }
-                    request
-                        .extensions_mut()
-                        .insert(STREAM.try_with(ClientPeer::clone).unwrap_or(peer));
-                    let answer = service.call(request);
-                    let response = match awaited {
-                        Some(awaited) => awaited.wait_for(answer).await,
-                        None => answer.await,
-                    };
-                    let mut response = response?.map(EitherBody::Left);
-                    if is_reserve || response.status() == StatusCode::UNAUTHORIZED {
-                        // Strangers do not keep connections that others need.
-                        close(&mut response, version);
-                        leaving.notify_one();
-                    }
-                    Ok::<_, S::Error>(response)
+) where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let is_reserve = only.is_some();
+    let spoke = Arc::new(AtomicBool::new(false));
+    let leaving = Arc::new(Notify::new());
+    let peer = stream.peer.clone();
+    let service = TowerToHyperService::new(service);
+    let noting = hyper::service::service_fn({
+        let (spoke, leaving, peer) = (Arc::clone(&spoke), Arc::clone(&leaving), peer.clone());
+        move |mut request: Request<Incoming>| {
+            spoke.store(true, Ordering::Relaxed);
+            let version = request.version();
+            // Before the first poll: in between, hyper looks for the end of input.
+            let awaited = (version <= Version::HTTP_11).then(|| peer.await_answer());
+            let path = request.uri().path();
+            let is_let = only.as_ref().is_none_or(|only| only.iter().any(|one| one == path));
+            let (service, leaving, peer) = (service.clone(), Arc::clone(&leaving), peer.clone());
+            async move {
+                if !is_let {
+                    leaving.notify_one();
+                    return Ok(full(version));
                 }
+                request.extensions_mut().insert(STREAM.try_with(ClientPeer::clone).unwrap_or(peer));
+                let answer = service.call(request);
+                let response = match awaited {
+                    Some(awaited) => awaited.wait_for(answer).await,
+                    None => answer.await,
+                };
+                let mut response = response?.map(EitherBody::Left);
+                if is_reserve || response.status() == StatusCode::UNAUTHORIZED {
+                    // Strangers do not keep connections that others need.
+                    close(&mut response, version);
+                    leaving.notify_one();
+                }
+                Ok::<_, S::Error>(response)
             }
-        });
-        let cutting = peer.clone();
-        let stream = TokioIo::new(PeerStream::new(stream, peer, slot));
-        let mut connection = pin!(http.serve_connection_with_upgrades(stream, noting));
-        // hyper's own timer starts only after it knows the HTTP version, which a
-        // peer that sends nothing, or the start of a preface, never lets it know.
-        let mut silence = pin!(tokio::time::sleep(patience));
-        let mut awaited = ListenPhase::Draining;
-        loop {
-            tokio::select! {
-                ended = connection.as_mut() => {
-                    if let Err(error) = ended {
-                        tracing::debug!(error, "connection ended early");
-                    }
+        }
+    });
+    let mut connection = pin!(http.serve_connection_with_upgrades(TokioIo::new(stream), noting));
+    // hyper's own timer starts only after it knows the HTTP version, which a
+    // peer that sends nothing, or the start of a preface, never lets it know.
+    let mut silence = pin!(tokio::time::sleep(patience));
+    let mut awaited = ListenPhase::Draining;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(error, "connection ended early");
+                }
+                break;
+            }
+            () = reached(&mut watching, awaited) => {
+                if awaited == ListenPhase::Cut || watching.has_changed().is_err() {
                     break;
                 }
-                () = reached(&mut watching, awaited) => {
-                    if awaited == ListenPhase::Cut || watching.has_changed().is_err() {
-                        break;
-                    }
-                    connection.as_mut().graceful_shutdown();
-                    awaited = ListenPhase::Cut;
-                }
-                () = poll_fn(|cx| cutting.poll_cut(cx)) => {
-                    tracing::debug!("connection of a client that is gone, or does not read, is cut");
+                connection.as_mut().graceful_shutdown();
+                awaited = ListenPhase::Cut;
+            }
+            () = poll_fn(|cx| peer.poll_cut(cx)) => {
+                tracing::debug!("connection of a client that is gone, or does not read, is cut");
+                break;
+            }
+            () = leaving.notified() => connection.as_mut().graceful_shutdown(),
+            () = silence.as_mut(), if !silence.is_elapsed() => {
+                if is_reserve || !spoke.load(Ordering::Relaxed) {
+                    tracing::debug!("peer sent no request in time");
                     break;
-                }
-                () = leaving.notified() => connection.as_mut().graceful_shutdown(),
-                () = silence.as_mut(), if !silence.is_elapsed() => {
-                    if is_reserve || !spoke.load(Ordering::Relaxed) {
-                        tracing::debug!("peer sent no request in time");
-                        break;
-                    }
                 }
             }
         }
@@ -492,7 +483,7 @@ struct PeerStream {
     peer: ClientPeer,
     /// Whether hyper has something to write that the socket does not take yet.
     is_full: bool,
-    /// Last, so that it is freed after the connection.
+    /// Last, so that it is freed after the connection, which may become a socket.
     _slot: ConnectionSlot,
 }
 
@@ -504,9 +495,10 @@ enum ReadSide {
 }
 
 impl PeerStream {
-    fn new(stream: TcpStream, peer: ClientPeer, slot: ConnectionSlot) -> Self {
+    fn new(stream: TcpStream, slot: ConnectionSlot) -> Self {
         let (read, write) = stream.into_split();
-        Self { read: ReadSide::Open(read), write, peer, is_full: false, _slot: slot }
+        let (read, peer) = (ReadSide::Open(read), ClientPeer::default());
+        Self { read, write, peer, is_full: false, _slot: slot }
     }
 
     fn written<T>(&mut self, wrote: Poll<T>) -> Poll<T> {
