@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Instant;
 
 use http::{HeaderMap, HeaderValue};
-use switchboard_net::http::gate::{Gate, GateDenial};
-use switchboard_net::who::{Standing, Who};
+use switchboard_net::access::{AuthDenial, Authenticate};
+use switchboard_net::access::{Standing, Who};
 use switchboard_proto::refusal::Refusal;
 
 use crate::policy::{Access, Busy, Denied, Grant, KeyHash, Meter, Principal};
@@ -90,10 +90,10 @@ impl Entrance {
     }
 
     /// Whoever may not use a server or a group is not to know that it is there.
-    fn shut(&self) -> GateDenial {
+    fn shut(&self) -> AuthDenial {
         match self {
-            Self::Pages => GateDenial::forbidden("this page is for keys that may use every server"),
-            _ => GateDenial::nothing_here(ENDPOINT),
+            Self::Pages => AuthDenial::forbidden("this page is for keys that may use every server"),
+            _ => AuthDenial::nothing_here(ENDPOINT),
         }
     }
 }
@@ -172,7 +172,7 @@ impl Authenticator {
     }
 
     /// The gate of a entrance, for a site.
-    pub fn gate(self: &Arc<Self>, entrance: Entrance) -> Arc<dyn Gate> {
+    pub fn gate(self: &Arc<Self>, entrance: Entrance) -> Arc<dyn Authenticate> {
         Arc::new(EntranceGate { authenticator: Arc::clone(self), entrance })
     }
 
@@ -209,8 +209,8 @@ struct EntranceGate {
     entrance: Entrance,
 }
 
-impl Gate for EntranceGate {
-    fn admit(&self, headers: &HeaderMap) -> Result<Who, GateDenial> {
+impl Authenticate for EntranceGate {
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial> {
         let table = self.authenticator.table();
         let (principal, key) = table.access.identify(headers).map_err(refused)?;
         if !self.entrance.lets(&principal) {
@@ -233,12 +233,12 @@ impl Gate for EntranceGate {
     }
 }
 
-fn refused(denied: Denied) -> GateDenial {
+fn refused(denied: Denied) -> AuthDenial {
     let challenge = match denied {
         Denied::UnknownKey => HeaderValue::from_static("Bearer error=\"invalid_token\""),
         _ => HeaderValue::from_static("Bearer"),
     };
-    GateDenial::unknown(challenge, format!("{denied}; send it as X-API-Key or as a bearer token"))
+    AuthDenial::unknown(challenge, format!("{denied}; send it as X-API-Key or as a bearer token"))
 }
 
 impl fmt::Debug for Hearing {

@@ -6,9 +6,9 @@
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
+use switchboard_net::http::body::HttpCounters;
 use switchboard_net::http::site::Site;
-use switchboard_net::http::site_control::HttpCounters;
-use switchboard_net::http::sites::Sites;
+use switchboard_net::http::site::Sites;
 use switchboard_net::platform;
 use switchboard_net::upstream::Traffic;
 

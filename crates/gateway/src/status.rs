@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use switchboard_net::connection::ClientConnection;
+use switchboard_net::http::site::ConnectedClient;
 use switchboard_net::http::site::Site;
-use switchboard_net::http::site_control::ConnectedClient;
-use switchboard_net::http::sites::Sites;
+use switchboard_net::http::site::Sites;
 use switchboard_net::roster::{ListKind, ServerPhase, ServerState};
 use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 use switchboard_proto::failure::Failure;

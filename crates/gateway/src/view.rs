@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use http::HeaderName;
 use switchboard_net::OwnedTask;
+use switchboard_net::access::Who;
 use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::Call;
 use switchboard_net::connection::ClientConnection;
-use switchboard_net::seal::Sealer;
+use switchboard_net::parked_calls::Sealer;
 use switchboard_net::upstream::{self, Through};
-use switchboard_net::who::Who;
 use switchboard_proto::exchange::{Ask, HeaderParams};
 use switchboard_proto::failure::{Failure, Outcome, Words};
 use switchboard_proto::jsonrpc::{Id, Message};

@@ -17,10 +17,10 @@ use switchboard_proto::exchange::{Ask, HeaderParams};
 use switchboard_proto::failure::Words;
 use switchboard_proto::jsonrpc::Message;
 
+use crate::access::Who;
 use crate::call::Call;
 use crate::connection::ClientConnection;
 use crate::upstream::Through;
-use crate::who::Who;
 
 /// Takes the calls of every client that is served.
 ///
@@ -38,23 +38,28 @@ pub trait Backend: Send + Sync + 'static {
     ) -> PendingWork;
 
     /// A client sends a notification.
-    fn note(&self, _face: &Arc<ClientConnection>, _message: Message) -> PendingWork {
+    fn note(&self, _client: &Arc<ClientConnection>, _message: Message) -> PendingWork {
         PendingWork::none()
     }
 
     /// A client cancels a call. The call's holder is told after this.
-    fn cancel(&self, _face: &Arc<ClientConnection>, _call: &Call) {}
+    fn cancel(&self, _client: &Arc<ClientConnection>, _call: &Call) {}
 
     /// A client answers a question: the answer for the connection that asked it. None if
     /// the question was the backend's own.
-    fn supply(&self, _face: &Arc<ClientConnection>, _ask: Ask, answer: Message) -> Option<Message> {
+    fn supply(
+        &self,
+        _client: &Arc<ClientConnection>,
+        _ask: Ask,
+        answer: Message,
+    ) -> Option<Message> {
         Some(answer)
     }
 
     /// A client is gone for good. Not told of modern clients on HTTP, for which
     /// each request is a client of its own: it is over when it is finished or
     /// cancelled. Only their listens are forgotten like sessions.
-    fn forget(&self, _face: &Arc<ClientConnection>) {}
+    fn forget(&self, _client: &Arc<ClientConnection>) {}
 
     /// How much clients are told of what goes wrong with a server.
     fn words(&self) -> Words {
@@ -63,7 +68,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Whether the open calls of a modern client may go on: what is granted to whom it
     /// speaks for may be less than when they were made.
-    fn keeps(&self, _face: &ClientConnection) -> bool {
+    fn keeps(&self, _client: &ClientConnection) -> bool {
         true
     }
 
@@ -80,16 +85,16 @@ pub trait Backend: Send + Sync + 'static {
     }
 }
 
-type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+type BoxedWork = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Work that a verb led to: mostly none, or one call to a far server.
+/// Work that a verb led to: mostly none, or one call to a server.
 ///
 /// Awaiting it where the verb came from costs no task and no channel. Dropped
 /// before it is done, it goes on by itself: a client that hangs up must not
 /// leave a call half made. What must end early is told so by its lane.
 #[derive(Default)]
 pub struct PendingWork {
-    jobs: Vec<Job>,
+    jobs: Vec<BoxedWork>,
 }
 
 impl PendingWork {

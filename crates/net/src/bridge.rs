@@ -25,12 +25,12 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use self::admission::Admission;
+use crate::access::Who;
 use crate::backend::{Backend, PendingWork};
 use crate::call::{Call, CallHolder};
 use crate::connection::{ClientConnection, lock};
 use crate::drive::OwnedTask;
 use crate::upstream::{self, Eras, ServerTarget, Target, Tenant, Through, Upstream};
-use crate::who::Who;
 use era::EraWait;
 
 mod admission;

@@ -24,7 +24,7 @@ use switchboard_proto::jsonrpc::Message;
 use crate::backend::PendingWork;
 use crate::bridge::Permit;
 use crate::connection::{ClientConnection, lock};
-use crate::http::request_body::Charge;
+use crate::http::body::Charge;
 
 /// One request, and who must be told what comes of it. Clones are the same call.
 #[derive(Clone)]
@@ -37,12 +37,12 @@ struct Record {
     is_internal: bool,
     /// Its client speaks the era of the server.
     is_native: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<CallState>,
 }
 
 #[derive(Default)]
-struct State {
-    phase: Phase,
+struct CallState {
+    phase: CallPhase,
     holder: Option<Weak<dyn CallHolder>>,
     /// The name of the server that it was sent to.
     server: Option<Arc<str>>,
@@ -58,16 +58,13 @@ struct State {
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Phase {
+enum CallPhase {
     #[default]
     Open,
     /// The client has cancelled it. Its answer may still be passed on.
     Cancelled,
     Over,
 }
-
-/// Why nothing is told about a call.
-struct IsOver;
 
 /// Sees the server's answer first. If it returns true, another answer will follow.
 type Intercept = Box<dyn FnOnce(&Message) -> bool + Send>;
@@ -95,12 +92,12 @@ pub trait ReplySink: fmt::Debug + Send + Sync {
     /// A call is over.
     fn finish(&self, exchange: Exchange, outcome: Outcome);
     /// The server may still answer this call, which was cancelled. True if
-    /// that answer is to be passed on: then `finish` or `unanswered` follows.
-    fn await_dropped(&self, _exchange: Exchange) -> bool {
+    /// that answer is to be passed on: then `finish` or `end_cancelled` follows.
+    fn await_cancelled(&self, _exchange: Exchange) -> bool {
         false
     }
     /// A cancelled call gets no answer.
-    fn unanswered(&self, _exchange: Exchange) {}
+    fn end_cancelled(&self, _exchange: Exchange) {}
     /// The server ended the connection of a call on purpose: its answer takes long.
     fn hang_up(&self, _exchange: Exchange) {}
     /// The connection to the server is gone; it may come back.
@@ -173,23 +170,24 @@ pub trait CallObserver: Send {
 impl Call {
     /// A request of whom `sink` tells.
     pub fn new(sink: Arc<dyn ReplySink>, exchange: Exchange) -> Self {
-        Self::with(sink, exchange, false)
+        Self::with(sink, exchange, false, None)
     }
 
     /// A request that the gateway makes for itself: it takes no permit from clients.
     pub(crate) fn internal(sink: Arc<dyn ReplySink>, exchange: Exchange) -> Self {
-        Self::with(sink, exchange, true)
+        Self::with(sink, exchange, true, None)
     }
 
-    fn with(sink: Arc<dyn ReplySink>, exchange: Exchange, is_internal: bool) -> Self {
-        let (is_native, state) = (AtomicBool::new(true), Mutex::default());
+    /// The same, with the charge for the bytes of its request.
+    pub(crate) fn with(
+        sink: Arc<dyn ReplySink>,
+        exchange: Exchange,
+        is_internal: bool,
+        charge: Option<Arc<Charge>>,
+    ) -> Self {
+        let is_native = AtomicBool::new(true);
+        let state = Mutex::new(CallState { charge, ..CallState::default() });
         Self(Arc::new(Record { sink, exchange, is_internal, is_native, state }))
-    }
-
-    /// The same, holding the charge for the bytes of its request.
-    pub(crate) fn charged(self, charge: Option<&Arc<Charge>>) -> Self {
-        lock(&self.0.state).charge = charge.map(Arc::clone);
-        self
     }
 
     /// Its number at its client.
@@ -209,7 +207,7 @@ impl Call {
 
     /// Whether nobody waits for its answer any more.
     pub fn is_over(&self) -> bool {
-        lock(&self.0.state).phase != Phase::Open
+        lock(&self.0.state).phase != CallPhase::Open
     }
 
     /// The server that it was sent to.
@@ -221,7 +219,7 @@ impl Call {
     #[must_use]
     pub fn hold(&self, holder: Weak<dyn CallHolder>) -> bool {
         let mut state = lock(&self.0.state);
-        let is_open = state.phase == Phase::Open;
+        let is_open = state.phase == CallPhase::Open;
         if is_open {
             state.holder = Some(holder);
         }
@@ -251,7 +249,7 @@ impl Call {
     /// Has `intercept` see the answer first.
     pub(crate) fn set_intercept(&self, intercept: impl FnOnce(&Message) -> bool + Send + 'static) {
         let mut state = lock(&self.0.state);
-        if state.phase == Phase::Open {
+        if state.phase == CallPhase::Open {
             state.intercept = Some(Box::new(intercept));
         }
     }
@@ -259,7 +257,7 @@ impl Call {
     /// Keeps a permit until the call is over.
     pub(crate) fn set_permit(&self, permit: Permit) {
         let mut state = lock(&self.0.state);
-        if state.phase == Phase::Open {
+        if state.phase == CallPhase::Open {
             state.permit = Some(permit);
             return;
         }
@@ -286,7 +284,7 @@ impl Call {
     pub fn finish(&self, outcome: impl Into<Outcome>) {
         let outcome = outcome.into();
         let mut state = lock(&self.0.state);
-        if state.phase == Phase::Over {
+        if state.phase == CallPhase::Over {
             return;
         }
         let (intercept, rewrite) = (state.intercept.take(), state.rewrite.clone());
@@ -307,7 +305,7 @@ impl Call {
 
     /// A notification on the way.
     pub fn note(&self, message: &Message) {
-        let Ok(rewrite) = self.rewrite_while_open() else { return };
+        let Some(rewrite) = self.rewrite_while_open() else { return };
         let message = match &rewrite {
             Some(rewrite) => rewrite.note(message),
             None => Some(Cow::Borrowed(message)),
@@ -318,14 +316,15 @@ impl Call {
     }
 
     /// What changes the server's words. Once the call is over, nothing more is heard of it.
-    fn rewrite_while_open(&self) -> Result<Option<Arc<dyn ReplyRewrite>>, IsOver> {
+    #[expect(clippy::option_option, reason = "whether it is open, and whether it has one")]
+    fn rewrite_while_open(&self) -> Option<Option<Arc<dyn ReplyRewrite>>> {
         let state = lock(&self.0.state);
-        if state.phase == Phase::Over { Err(IsOver) } else { Ok(state.rewrite.clone()) }
+        (state.phase != CallPhase::Over).then(|| state.rewrite.clone())
     }
 
     /// The server needs input. False if the client cannot be asked.
     pub(crate) fn ask(&self, asker: Weak<dyn Asker>, ask: Ask, request: &Message) -> bool {
-        let Ok(rewrite) = self.rewrite_while_open() else { return false };
+        let Some(rewrite) = self.rewrite_while_open() else { return false };
         let sink = Arc::clone(&self.0.sink);
         let Some(rewrite) = rewrite else {
             return sink.ask(Some(self.0.exchange), asker, ask, request);
@@ -349,23 +348,22 @@ impl Call {
 
     /// A cancelled call gets no answer.
     pub(crate) fn unanswered(&self) {
-        self.0.sink.unanswered(self.0.exchange);
+        self.0.sink.end_cancelled(self.0.exchange);
         self.close();
     }
 
     /// The client cancels it: whoever has it is told. Does nothing if that was done.
     pub fn cancel(&self, words: Option<&Message>) -> PendingWork {
         let mut state = lock(&self.0.state);
-        if state.phase == Phase::Open {
-            state.phase = Phase::Cancelled;
+        if state.phase == CallPhase::Open {
+            state.phase = CallPhase::Cancelled;
         }
         let holder = state.holder.take().and_then(|holder| holder.upgrade());
-        let released = (state.permit.take(), state.charge.take(), state.intercept.take());
-        let listener = state.listener.take();
+        let released = state.release();
         drop(state);
         let rest = holder.map_or_else(PendingWork::none, |holder| holder.cancel(self, words));
         // The next call goes on once the server knows that this one is cancelled.
-        drop((released, listener));
+        drop(released);
         rest
     }
 
@@ -398,13 +396,19 @@ impl Call {
     /// It is over: what it held is released.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.0.state);
-        state.phase = Phase::Over;
-        // Not under the lock: the next call may be let on. What refers to this record in
-        // its turn must go, or neither would ever end.
-        let released = (state.permit.take(), state.charge.take(), state.intercept.take());
-        let listener = state.listener.take();
+        state.phase = CallPhase::Over;
+        let released = state.release();
+        // Not under the lock: the next call may be let on.
         drop(state);
-        drop((released, listener));
+        drop(released);
+    }
+}
+
+impl CallState {
+    /// What it held. What refers to this record in its turn must go, or neither would ever end.
+    fn release(&mut self) -> impl Sized + use<> {
+        let held = (self.permit.take(), self.charge.take());
+        (held, self.intercept.take(), self.listener.take())
     }
 }
 
@@ -428,7 +432,7 @@ impl Ticket for Call {
     }
 
     fn awaits_dropped(&self) -> bool {
-        self.0.sink.await_dropped(self.0.exchange)
+        self.0.sink.await_cancelled(self.0.exchange)
     }
 
     fn counts(&self) -> bool {

@@ -8,35 +8,36 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use http::HeaderMap;
+use bytes::Bytes;
+use http::header::CONNECTION;
+use http::{HeaderMap, HeaderName};
 use switchboard_proto::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane};
 use switchboard_proto::failure::Outcome;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Id, Member, Message};
 use switchboard_proto::limits::Limits;
-use switchboard_proto::revision::Era;
+use switchboard_proto::method;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::legacy::{LegacyServerHalf, Phase};
 use switchboard_proto::server::modern::ModernServerHalf;
 use switchboard_proto::server::{Frame, ServerHalf};
 
+use crate::access::{Turns, Who};
 use crate::backend::{Backend, PendingWork};
-use crate::call::{Asker, Call};
-use crate::http::request_body::Charge;
-use crate::park::Parking;
-use crate::who::{Turns, Who};
+use crate::call::{Asker, Call, ReplySink};
+use crate::http::body::Charge;
+use crate::parked_calls::Parking;
 
-pub use identity::Intro;
-pub(crate) use identity::size;
-use unread::Reading;
-pub(crate) use unread::Written;
+pub(crate) use unread::PieceWritten;
+use unread::ReadProgress;
 
-mod identity;
 pub mod unread;
-mod waiting;
 
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
@@ -46,7 +47,7 @@ pub struct ClientConnection {
     era: Era,
     carrier: Carrier,
     backend: Arc<dyn Backend>,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     /// Held by whoever passes verbs to the backend.
     passing: Mutex<()>,
     /// Where calls of a modern client wait for it to come back.
@@ -64,13 +65,13 @@ pub struct ClientConnection {
     counted: OnceLock<unread::Counted>,
 }
 
-struct State {
+struct ConnectionState {
     half: ServerHalf,
     boxes: HashMap<Lane, Mailbox>,
     backlog: usize,
     most: usize,
-    waiting_for_room: Vec<Waker>,
-    waiting_for_phase: Vec<Waker>,
+    /// Tasks that look again when something has changed.
+    waiting: Vec<Waker>,
     used: Instant,
     ended: bool,
     next_lane: u64,
@@ -81,13 +82,24 @@ struct State {
     /// Who asked the questions that are open, and about which call.
     askers: HashMap<Ask, (Option<Exchange>, Weak<dyn Asker>)>,
     /// What it holds, as far as others count it.
-    reading: Reading,
+    reading: ReadProgress,
 }
 
 #[derive(Default)]
 struct Mailbox {
     frames: VecDeque<Frame>,
     reader: Option<Waker>,
+}
+
+impl Mailbox {
+    fn push(&mut self, frame: Frame) {
+        self.frames.push_back(frame);
+        self.reader.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn weight(&self) -> usize {
+        self.frames.iter().map(Frame::weight).sum()
+    }
 }
 
 /// Takes a lock. What a panic left behind is still consistent: each step of a
@@ -106,10 +118,13 @@ pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Has a task woken later; once, however often it is polled until then.
-fn wait(waiting: &mut Vec<Waker>, cx: &Context<'_>) {
-    if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-        waiting.push(cx.waker().clone());
+/// A step that only a modern half has.
+fn modern<R: Default>(
+    step: impl FnOnce(&mut ModernServerHalf) -> R,
+) -> impl FnOnce(&mut ServerHalf) -> R {
+    |half| match half {
+        ServerHalf::Legacy(_) => R::default(),
+        ServerHalf::Modern(half) => step(half),
     }
 }
 
@@ -123,10 +138,10 @@ impl ClientConnection {
         shared: bool,
     ) -> Arc<Self> {
         let half = match era {
-            Era::Legacy if shared => {
-                ServerHalf::Legacy(Box::new(LegacyServerHalf::new(carrier, limits).sharing()))
+            Era::Legacy => {
+                let half = LegacyServerHalf::new(carrier, limits);
+                ServerHalf::Legacy(Box::new(if shared { half.sharing() } else { half }))
             }
-            Era::Legacy => ServerHalf::Legacy(Box::new(LegacyServerHalf::new(carrier, limits))),
             Era::Modern => ServerHalf::Modern(Box::new(ModernServerHalf::new(carrier, limits))),
         };
         let mut boxes = HashMap::new();
@@ -138,20 +153,19 @@ impl ClientConnection {
             era,
             carrier,
             backend,
-            state: Mutex::new(State {
+            state: Mutex::new(ConnectionState {
                 half,
                 boxes,
                 backlog: 0,
                 most: limits.backlog,
-                waiting_for_room: Vec::new(),
-                waiting_for_phase: Vec::new(),
+                waiting: Vec::new(),
                 used: now(),
                 ended: false,
                 next_lane: 1,
                 turns: Turns::default(),
                 calls: HashMap::new(),
                 askers: HashMap::new(),
-                reading: Reading::default(),
+                reading: ReadProgress::default(),
             }),
             passing: Mutex::new(()),
             parking: OnceLock::new(),
@@ -192,22 +206,35 @@ impl ClientConnection {
     ///
     /// Not to be called from [`Backend::open`].
     pub fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut ServerHalf) -> R) -> (R, PendingWork) {
-        self.pass(None, |state| step(&mut state.half))
+        self.step_state(None, |state| step(&mut state.half))
+    }
+
+    /// A step that opens calls which have their turns, and a charge for their text: both
+    /// are over when the answer is not owed any more.
+    pub(crate) fn step_in<R>(
+        self: &Arc<Self>,
+        turns: Turns,
+        charge: Option<&Arc<Charge>>,
+        step: impl FnOnce(&mut ServerHalf) -> R,
+    ) -> (R, PendingWork) {
+        self.step_state(charge, |state| {
+            state.turns.take(turns);
+            step(&mut state.half)
+        })
     }
 
     /// A step, and its verbs to the backend. The calls that it opens hold `charge`.
-    fn pass<R>(
+    fn step_state<R>(
         self: &Arc<Self>,
         charge: Option<&Arc<Charge>>,
-        step: impl FnOnce(&mut State) -> R,
+        step: impl FnOnce(&mut ConnectionState) -> R,
     ) -> (R, PendingWork) {
         // Taken before the step, so that verbs arrive in the order of the steps.
         let _passing = lock(&self.passing);
         let mut state = lock(&self.state);
         state.used = now();
         let result = step(&mut state);
-        state.settle();
-        self.account(&mut state);
+        self.deliver(&mut state);
         let mut next = state.half.poll_to_server();
         let round = state.half.poll_round();
         drop(state);
@@ -215,13 +242,12 @@ impl ClientConnection {
         let mut works = PendingWork::none();
         while let Some(verb) = next {
             tracing::trace!(client = self.number, verb = verb.name(), "from the client");
-            self.hear(&verb);
             let dropped = verb.dropped();
-            works.append(self.pass_on(verb, charge));
+            works.append(self.from_client(verb, charge));
             let mut state = lock(&self.state);
             if let Some(exchange) = dropped {
                 state.half.acknowledge_cancelled(exchange);
-                state.settle();
+                self.deliver(&mut state);
             }
             next = state.half.poll_to_server();
         }
@@ -230,11 +256,19 @@ impl ClientConnection {
 
     /// What the client wants goes to whoever it concerns: a new call to the backend, all
     /// else to whoever has the call or asked the question.
-    fn pass_on(self: &Arc<Self>, verb: ClientEvent, charge: Option<&Arc<Charge>>) -> PendingWork {
+    fn from_client(
+        self: &Arc<Self>,
+        verb: ClientEvent,
+        charge: Option<&Arc<Charge>>,
+    ) -> PendingWork {
         match verb {
             ClientEvent::Open { exchange, request, said } => {
+                if let Some(intro) = Intro::of(&request) {
+                    // The first word counts.
+                    _ = self.intro.set(intro);
+                }
                 let sink: Arc<Self> = Arc::clone(self);
-                let call = Call::new(sink, exchange).charged(charge);
+                let call = Call::with(sink, exchange, false, charge.cloned());
                 let mut state = lock(&self.state);
                 if state.ended {
                     return PendingWork::none();
@@ -278,22 +312,31 @@ impl ClientConnection {
         lock(&self.state).calls.values().cloned().collect()
     }
 
-    fn quietly(&self, step: impl FnOnce(&mut ServerHalf)) {
+    /// A step that wants nothing of the backend: something for the client.
+    fn to_client(&self, step: impl FnOnce(&mut ServerHalf)) {
         let mut state = lock(&self.state);
         step(&mut state.half);
-        state.settle();
-        self.account(&mut state);
+        self.deliver(&mut state);
     }
 
-    /// Something on the way, for a call or for the session.
-    pub fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        self.quietly(|half| half.note(exchange, message));
+    /// Moves what the half gave out to where it is waited for.
+    fn deliver(&self, state: &mut ConnectionState) {
+        if !state.turns.is_empty() {
+            state.turns.keep(state.half.owed());
+        }
+        while let Some((lane, frame)) = state.half.poll_transmit() {
+            let Some(mailbox) = state.boxes.get_mut(&lane) else { continue };
+            state.backlog += frame.weight();
+            mailbox.push(frame);
+        }
+        state.waiting.drain(..).for_each(Waker::wake);
+        self.account(state);
     }
 
     /// The server needs input. False if this client cannot be asked. The answer goes to
     /// `asker`, or to the backend if there is none.
     #[must_use]
-    pub fn ask(
+    pub fn put_question(
         self: &Arc<Self>,
         exchange: Option<Exchange>,
         asker: Option<Weak<dyn Asker>>,
@@ -309,47 +352,16 @@ impl ClientConnection {
         if let Some(asker) = asker.filter(|_| is_asked) {
             state.askers.insert(ask, (exchange, asker));
         }
-        state.settle();
-        self.account(&mut state);
+        self.deliver(&mut state);
         let round = state.half.poll_round();
         drop(state);
         self.gather(round);
         is_asked
     }
 
-    /// The server does not need the input any more.
-    pub fn recall(&self, ask: Ask, message: &Message) {
-        lock(&self.state).askers.remove(&ask);
-        self.quietly(|half| half.recall(ask, message));
-    }
-
-    /// The answer to a call, or why there is none: here a failure becomes an error.
-    /// From here on the client has its time to come for it.
-    pub fn finish(&self, exchange: Exchange, outcome: impl Into<Outcome>) {
-        let answer = outcome.into().into_message(self.backend.words());
-        let call = lock(&self.state).calls.remove(&exchange);
-        let other = call.as_ref().and_then(|call| call.observe_end(self, Some(&answer)));
-        let answer = other.as_ref().unwrap_or(&answer);
-        let mut state = lock(&self.state);
-        state.used = now();
-        state.half.finish(exchange, answer);
-        state.forget_askers(self.era, exchange);
-        state.settle();
-        self.account(&mut state);
-        drop(state);
-        if let Some(call) = call {
-            call.close();
-        }
-    }
-
     /// The answer on `lane` takes its time: show a stream.
     pub fn begin_stream(&self, lane: Lane) {
-        self.quietly(|half| half.begin_stream(lane));
-    }
-
-    /// Ends the connection that a call came by, if its client knows how to come back.
-    pub fn hang_up(&self, exchange: Exchange) {
-        self.quietly(|half| half.hang_up(exchange));
+        self.to_client(|half| half.begin_stream(lane));
     }
 
     /// The conversation is over: lanes close, the backend forgets the client.
@@ -361,10 +373,11 @@ impl ClientConnection {
         state.half.end();
         let calls = std::mem::take(&mut state.calls);
         state.askers.clear();
-        state.settle();
-        state.close_main();
-        state.waiting_for_room.drain(..).for_each(Waker::wake);
-        self.account(&mut state);
+        self.deliver(&mut state);
+        // On a pipe the end is the end of the one lane.
+        if let Some(mailbox) = state.boxes.get_mut(&Lane::MAIN) {
+            mailbox.push(Frame::End);
+        }
         drop(state);
         self.backend.forget(self);
         for call in calls.into_values() {
@@ -401,29 +414,402 @@ impl ClientConnection {
             }
             return Poll::Pending;
         };
-        state.backlog = state.backlog.saturating_sub(frame.weight());
+        state.release(frame.weight());
         state.reading.moved = Some(now());
         self.account(&mut state);
-        if state.has_room() {
-            state.waiting_for_room.drain(..).for_each(Waker::wake);
-        }
         Poll::Ready(Some(frame))
     }
 
     /// Closes a lane from outside: the client, or the network, hung up.
     pub fn close_lane(self: &Arc<Self>, lane: Lane) -> PendingWork {
-        self.pass(None, |state| {
+        self.step_state(None, |state| {
             let Some(mailbox) = state.boxes.remove(&lane) else { return };
-            let unread: usize = mailbox.frames.iter().map(Frame::weight).sum();
-            state.backlog = state.backlog.saturating_sub(unread);
-            state.waiting_for_room.drain(..).for_each(Waker::wake);
+            state.release(mailbox.weight());
             state.half.handle_closed(lane);
         })
         .1
     }
 }
 
-impl State {
+/// What a client waits for, and what is waited for at it.
+impl ClientConnection {
+    /// Waits until `look` finds something in the state.
+    async fn wait_until<R>(&self, look: impl Fn(&ConnectionState) -> Option<R>) -> R {
+        poll_fn(|cx| {
+            let mut state = lock(&self.state);
+            if let Some(found) = look(&state) {
+                return Poll::Ready(found);
+            }
+            // Once, however often it is polled until then.
+            if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                state.waiting.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits until the conversation is over.
+    pub(crate) async fn over(&self) {
+        self.wait_until(|state| state.ended.then_some(())).await;
+    }
+
+    /// Waits until a legacy client has confirmed the handshake, or it is over.
+    pub async fn ready(&self) -> bool {
+        self.wait_until(|state| match state.phase() {
+            Some(Phase::Ready) => Some(true),
+            Some(Phase::Ended) | None => Some(false),
+            Some(_) => None,
+        })
+        .await
+    }
+
+    /// Waits until no answer is owed. Listens do not count: they end when told to.
+    pub async fn all_answered(&self) {
+        self.wait_until(|state| (state.half.owed() == 0).then_some(())).await;
+    }
+
+    /// Waits until this client has read enough of what it was sent, or is over.
+    pub async fn wait_for_room(&self) {
+        self.wait_until(|state| (state.has_room() || state.ended).then_some(())).await;
+    }
+
+    /// How far a legacy conversation has got.
+    pub fn phase(&self) -> Option<Phase> {
+        lock(&self.state).phase()
+    }
+
+    /// How many answers it waits for. Listens are not among them.
+    pub fn owed(&self) -> usize {
+        lock(&self.state).half.owed()
+    }
+
+    /// How many calls are open.
+    pub fn calls(&self) -> usize {
+        lock(&self.state).half.calls()
+    }
+
+    /// Whether the server waits for an answer of this legacy client.
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(&lock(&self.state).half, ServerHalf::Legacy(half) if half.is_asked())
+    }
+
+    /// How long nothing has come from the client; none while it waits for something.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let state = lock(&self.state);
+        let busy = match &state.half {
+            ServerHalf::Legacy(half) => half.is_busy(),
+            ServerHalf::Modern(half) => half.calls() > 0,
+        };
+        (!busy).then_some(state.used)
+    }
+
+    /// Waits no longer: each call that is open is answered with `why`, and the
+    /// backend drops it. So it does with calls that wait for their client to come
+    /// back. Listens go on.
+    pub fn give_up(self: &Arc<Self>, why: &Refusal) -> PendingWork {
+        let mut works = self.step(ServerHalf::handle_silence).1;
+        // Whoever passes a call on at this moment has done so before.
+        let _passing = lock(&self.passing);
+        let owed = lock(&self.state).half.owed_calls();
+        for exchange in owed {
+            let call = self.call(exchange);
+            self.finish(exchange, why.clone().into());
+            if let Some(call) = call {
+                self.backend.cancel(self, &call);
+                works.append(call.cancel(None));
+            }
+        }
+        works
+    }
+
+    /// The backend does not take a call; over HTTP a modern client learns so by the status too (MH-14).
+    pub fn turn_away(&self, exchange: Exchange, id: Option<&Id>, why: &Refusal) {
+        let call = lock(&self.state).calls.remove(&exchange);
+        if let Some(call) = &call {
+            // What turns it away has no answer that another could stand for.
+            _ = call.observe_end(self, Some(&Message::refusal(id, why)));
+        }
+        self.to_client(|half| half.turn_away(exchange, id, why));
+        if let Some(call) = call {
+            call.close();
+        }
+    }
+}
+
+/// Calls of modern clients that are parked until the client comes back with input.
+impl ClientConnection {
+    /// Lets its calls wait here for input.
+    pub(crate) fn park_in(self: &Arc<Self>, parking: &Arc<Parking>) {
+        if self.parking.set(Arc::clone(parking)).is_ok() {
+            parking.enter(self);
+        }
+    }
+
+    /// Says who answers, as JSON: for the results that its half makes by itself (MOD-7).
+    pub fn introduce(&self, server: &Bytes) {
+        self.to_client(modern(|half| half.introduce(server.clone())));
+    }
+
+    /// Questions of a modern client's call are put to it together.
+    fn gather(self: &Arc<Self>, round: Option<(Exchange, u32)>) {
+        if let (Some(round), Some(parking)) = (round, self.parking.get()) {
+            parking.gather(self, round);
+        }
+    }
+
+    /// Answers a modern client's call with its questions.
+    pub(crate) fn close_round(&self, round: (Exchange, u32), state: &str, until: Instant) {
+        self.to_client(modern(|half| half.close_round(round, state, until)));
+    }
+
+    /// How many questions of a modern client's call wait to be put to it together.
+    pub(crate) fn questions(&self, round: (Exchange, u32)) -> usize {
+        modern(|half| half.questions(round))(&mut lock(&self.state).half)
+    }
+
+    /// A modern client is back with the state of a parked call.
+    pub(crate) fn retry(
+        self: &Arc<Self>,
+        key: (Exchange, u32),
+        (turns, charge): (Turns, Option<&Arc<Charge>>),
+        lane: Lane,
+        request: &Message,
+        headers: Option<&HeaderMap>,
+    ) -> PendingWork {
+        let retry = modern(|half| half.handle_retry(key, lane, request, headers));
+        self.step_in(turns, charge, retry).1
+    }
+
+    /// Gives up on parked calls whose client is late.
+    pub(crate) fn give_up_parked(self: &Arc<Self>) {
+        self.step(modern(|half| half.handle_timeout(now()))).1.detach();
+    }
+
+    /// How many of its calls wait for it.
+    pub(crate) fn parked(&self) -> usize {
+        modern(|half| half.parked())(&mut lock(&self.state).half)
+    }
+}
+
+impl ReplySink for ClientConnection {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn principal(&self) -> &[u8] {
+        self.principal()
+    }
+
+    fn note(&self, exchange: Option<Exchange>, message: &Message) {
+        self.to_client(|half| half.note(exchange, message));
+    }
+
+    fn ask(
+        self: Arc<Self>,
+        exchange: Option<Exchange>,
+        asker: Weak<dyn Asker>,
+        ask: Ask,
+        request: &Message,
+    ) -> bool {
+        self.put_question(exchange, Some(asker), ask, request)
+    }
+
+    fn recall(&self, ask: Ask, message: &Message) {
+        lock(&self.state).askers.remove(&ask);
+        self.to_client(|half| half.recall(ask, message));
+    }
+
+    /// Here a failure becomes an error. From here on the client has its time to come for it.
+    fn finish(&self, exchange: Exchange, outcome: Outcome) {
+        let answer = outcome.into_message(self.backend.words());
+        let call = lock(&self.state).calls.remove(&exchange);
+        let other = call.as_ref().and_then(|call| call.observe_end(self, Some(&answer)));
+        let answer = other.as_ref().unwrap_or(&answer);
+        let mut state = lock(&self.state);
+        state.used = now();
+        state.half.finish(exchange, answer);
+        state.forget_askers(self.era, exchange);
+        self.deliver(&mut state);
+        drop(state);
+        if let Some(call) = call {
+            call.close();
+        }
+    }
+
+    fn await_cancelled(&self, exchange: Exchange) -> bool {
+        lock(&self.state).half.await_cancelled(exchange)
+    }
+
+    fn end_cancelled(&self, exchange: Exchange) {
+        self.to_client(|half| half.end_cancelled(exchange));
+    }
+
+    fn hang_up(&self, exchange: Exchange) {
+        self.to_client(|half| half.hang_up(exchange));
+    }
+
+    fn is_slow(&self) -> bool {
+        !lock(&self.state).has_room()
+    }
+
+    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move { self.wait_for_room().await })
+    }
+
+    fn end(self: Arc<Self>) {
+        Self::end(&self);
+    }
+}
+
+/// Characters of a name that are kept: enough for people, whatever a client calls itself.
+const MOST: usize = 64;
+
+/// Enough to find a session in a log, far too little to guess its id.
+const SHOWN: usize = 6;
+
+/// Bytes of the headers of one client that are kept. They stay as long as
+/// anything is remembered of whom it speaks for.
+const MOST_CARRIED: usize = 16 << 10;
+
+/// A client in its own words, cut short. They may hold anything.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Intro {
+    /// What it is called; empty if it does not say.
+    pub name: Box<str>,
+    /// Which version of that it is.
+    pub version: Box<str>,
+}
+
+impl Intro {
+    /// What a greeting or a listen says. Other requests are not looked at: most
+    /// clients with a conversation that lasts say it in one of these.
+    fn of(request: &Message) -> Option<Self> {
+        let member = match request.method() {
+            method::INITIALIZE => Member::ClientInfo,
+            method::LISTEN => Member::MetaClient,
+            _ => return None,
+        };
+        let words = request.part(member)?;
+        let word = |name: &str| {
+            let text = words.string(name).unwrap_or_default();
+            text.chars().take(MOST).collect::<String>().into()
+        };
+        Some(Self { name: word("name"), version: word("version") })
+    }
+}
+
+/// Who a client is: what it says of itself, for whom it speaks, its session, and the
+/// headers that it passes on.
+impl ClientConnection {
+    /// Who it says it is, if it has said so.
+    pub fn intro(&self) -> Option<&Intro> {
+        self.intro.get()
+    }
+
+    /// How long it has been there.
+    pub fn age(&self) -> Duration {
+        now().saturating_duration_since(self.since)
+    }
+
+    /// How long nothing has come from it, and no answer went to it.
+    pub fn quiet(&self) -> Duration {
+        now().saturating_duration_since(lock(&self.state).used)
+    }
+
+    /// The revision it is spoken to in; none before that is settled.
+    pub fn revision(&self) -> Option<Revision> {
+        match &lock(&self.state).half {
+            ServerHalf::Legacy(half) => {
+                let is_settled = !matches!(half.phase(), Phase::Fresh | Phase::Greeting);
+                is_settled.then(|| half.revision())
+            }
+            ServerHalf::Modern(_) => Some(Revision::NEWEST_MODERN),
+        }
+    }
+
+    /// How many streams it is told things on.
+    pub fn streams(&self) -> usize {
+        match &lock(&self.state).half {
+            ServerHalf::Legacy(half) => half.streams(),
+            ServerHalf::Modern(half) => half.calls() - half.owed(),
+        }
+    }
+
+    /// Says under which id a client has its session; the first word counts.
+    pub(crate) fn mark(&self, id: &str) {
+        _ = self.mark.set(id.get(..SHOWN).unwrap_or_default().into());
+    }
+
+    /// The beginning of its session's id, for logs; none if it has no session.
+    pub fn session(&self) -> Option<&str> {
+        self.mark.get().map(|mark| &**mark)
+    }
+
+    /// Keeps those headers of its first request that the backend wants to know.
+    pub(crate) fn carry(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let Some(names) = self.backend.carries() else { return Ok(()) };
+        let mut carried = HeaderMap::new();
+        for name in names.iter().filter(|name| !is_hop_by_hop(headers, name)) {
+            for value in headers.get_all(name) {
+                carried.append(name, value.clone());
+            }
+        }
+        if size(&carried) > MOST_CARRIED {
+            return Err(Refusal::PassedTooLarge { limit: MOST_CARRIED });
+        }
+        _ = self.carried.set(carried);
+        Ok(())
+    }
+
+    /// The headers that it began with, of those that [`carries`](Backend::carries) names.
+    pub fn carried(&self) -> Option<&HeaderMap> {
+        self.carried.get().filter(|headers| !headers.is_empty())
+    }
+
+    /// Says on whose behalf it speaks; the first word counts.
+    pub(crate) fn speak_for(&self, who: &Who) {
+        _ = self.who.set(who.clone());
+    }
+
+    /// On whose behalf it speaks: nobody in particular, if it did not say.
+    pub fn who(&self) -> &Who {
+        static NOBODY: LazyLock<Who> = LazyLock::new(Who::default);
+        self.who.get().unwrap_or(&NOBODY)
+    }
+
+    /// What tells those whom it speaks for from others; empty for nobody in particular.
+    pub fn principal(&self) -> &[u8] {
+        self.who().identity()
+    }
+
+    /// It has no session, and is gone after its first answer. To be said before anything else.
+    pub(crate) fn go_bare(&self) {
+        if let ServerHalf::Legacy(half) = &mut lock(&self.state).half {
+            half.go_bare();
+        }
+    }
+
+    /// Whether nobody could ever tell it what belongs to no call.
+    pub(crate) fn is_bare(&self) -> bool {
+        matches!(&lock(&self.state).half, ServerHalf::Legacy(half) if half.is_bare())
+    }
+}
+
+/// Whether the client names it in `Connection`: then it is meant for us alone (RFC 9110, 7.6.1).
+fn is_hop_by_hop(headers: &HeaderMap, name: &HeaderName) -> bool {
+    let listed = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    listed
+        .flat_map(|value| value.split(','))
+        .any(|token| token.trim().eq_ignore_ascii_case(name.as_str()))
+}
+
+/// Bytes of names and values.
+pub(crate) fn size(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
+}
+
+impl ConnectionState {
     /// A call is over: a modern client answers nothing that it was asked about it.
     fn forget_askers(&mut self, era: Era, exchange: Exchange) {
         if era == Era::Modern {
@@ -431,36 +817,16 @@ impl State {
         }
     }
 
-    /// Moves what the half gave out to where it is waited for.
-    fn settle(&mut self) {
-        if !self.turns.is_empty() {
-            self.turns.keep(self.half.owed());
-        }
-        while let Some((lane, frame)) = self.half.poll_transmit() {
-            let Some(mailbox) = self.boxes.get_mut(&lane) else { continue };
-            self.backlog += frame.weight();
-            mailbox.frames.push_back(frame);
-            if let Some(reader) = mailbox.reader.take() {
-                reader.wake();
-            }
-        }
-        if !self.waiting_for_phase.is_empty() {
-            self.waiting_for_phase.drain(..).for_each(Waker::wake);
-        }
-    }
-
-    /// On a pipe the end is the end of the one lane.
-    fn close_main(&mut self) {
-        if let Some(mailbox) = self.boxes.get_mut(&Lane::MAIN) {
-            mailbox.frames.push_back(Frame::End);
-            if let Some(reader) = mailbox.reader.take() {
-                reader.wake();
-            }
-        }
-    }
-
     fn has_room(&self) -> bool {
         self.backlog < self.most
+    }
+
+    /// Bytes have left the backlog: those who wait for room look again.
+    fn release(&mut self, bytes: usize) {
+        self.backlog = self.backlog.saturating_sub(bytes);
+        if self.has_room() {
+            self.waiting.drain(..).for_each(Waker::wake);
+        }
     }
 
     fn phase(&self) -> Option<Phase> {
@@ -471,11 +837,42 @@ impl State {
     }
 }
 
+impl Drop for ClientConnection {
+    fn drop(&mut self) {
+        self.account_for_drop();
+        if let Some(parking) = self.parking.get() {
+            parking.leave(self.number);
+        }
+    }
+}
+
 impl std::fmt::Debug for ClientConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientConnection")
             .field("number", &self.number)
             .field("era", &self.era)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_cut_and_its_absence_is_no_fault() {
+        let of = |text: &str| {
+            let message = switchboard_proto::jsonrpc::parse_one(text.to_owned().into()).unwrap();
+            Intro::of(&message).map(|it| (it.name.chars().count(), it.version.into_string()))
+        };
+        let greeting = |client: &str| {
+            let params = format!(r#"{{"protocolVersion":"x","capabilities":{{}}{client}}}"#);
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#)
+        };
+        let long = format!(r#","clientInfo":{{"name":"{}","version":"1"}}"#, "é".repeat(1000));
+        assert_eq!(of(&greeting(&long)), Some((MOST, "1".to_owned())));
+        assert_eq!(of(&greeting(r#","clientInfo":{"name":7}"#)), Some((0, String::new())));
+        assert_eq!(of(&greeting("")), None);
+        assert_eq!(of(r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#), None);
     }
 }

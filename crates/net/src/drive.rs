@@ -36,6 +36,10 @@ impl OwnedTask {
     pub fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(tokio::spawn(task).abort_handle())
     }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
 }
 
 impl Drop for OwnedTask {

@@ -3,32 +3,24 @@
 //! To serve, put a [`site::Site`] before a server or a bridge, and run it with
 //! [`listen::serve`] or mount it in a router of your own:
 //!
-//! - [`site`]: the endpoint for clients of both eras, and the two paths of the first revision.
-//! - [`sites`]: several of them behind one listener, and a few pages.
-//! - [`site_control`]: a site while it runs: rules, connected clients, counters, its end.
-//! - [`request_body`]: how many bytes of requests are held.
-//! - [`guard`]: from where one may talk to it: `Host`, `Origin`, CORS.
-//! - [`gate`]: who may; the simplest gate is [a key](gate::ApiKey).
+//! - [`site`]: the endpoint for clients of both eras, and the two paths of the first revision;
+//!   several of them behind one listener; rules, connected clients and the end of each.
+//! - [`body`]: how many bytes of requests are held, and what is sent.
 //! - [`listen`]: the accept loop around any `tower` service, and its graceful stop.
 //! - [`fetch`]: the client that sends our requests: pool, TLS, proxies, redirects.
 //!
-//! `guard`, `gate`, `listen` and `fetch` know nothing of MCP. Beside them are the few
-//! questions about headers that both sides ask.
+//! `listen` and `fetch` know nothing of MCP. Beside them are the few questions about
+//! headers that both sides ask. From where one may talk to a site, and as whom, is in
+//! [`access`](crate::access).
 
+pub mod body;
 mod endpoint;
 pub mod fetch;
-pub mod gate;
-pub mod guard;
-mod legacy_session;
 pub mod listen;
-pub mod request_body;
-mod response_body;
 pub mod site;
-pub mod site_control;
-pub mod sites;
 mod ws;
 
-pub use response_body::Body;
+pub use body::Body;
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};

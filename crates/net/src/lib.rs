@@ -130,6 +130,7 @@
 //! [`Site`]: http::site::Site
 //! [`listen::serve`]: http::listen::serve
 
+pub mod access;
 pub mod backend;
 pub mod bridge;
 pub mod call;
@@ -137,17 +138,15 @@ pub mod client;
 pub mod connection;
 mod drive;
 pub mod http;
-mod park;
+pub mod parked_calls;
 mod pipe;
 #[doc(hidden)]
 pub mod platform;
 pub mod roster;
-pub mod seal;
 pub mod secret;
 pub mod server;
 pub mod stdio;
 pub mod upstream;
-pub mod who;
 
 pub use drive::{Either, OwnedTask, race};
 

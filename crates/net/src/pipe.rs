@@ -17,15 +17,14 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::server::classify;
 use switchboard_proto::server::{Frame, ServerHalf};
 
+use crate::access::{Turns, Who};
 use crate::backend::{Backend, PendingWork};
 use crate::connection::ClientConnection;
 use crate::connection::unread::Unread;
 use crate::drive;
 use crate::drive::{Either, race};
-use crate::http::request_body;
-use crate::http::request_body::Charge;
-use crate::park::Parking;
-use crate::who::{Turns, Who};
+use crate::http::body::{Charge, parse_to_keep};
+use crate::parked_calls::Parking;
 
 /// The client at the other end.
 pub(crate) struct Pipe {
@@ -66,12 +65,12 @@ impl Pipe {
     }
 
     /// One message of the client, with what it is charged for, or why it could not be read.
-    pub(crate) fn take(
+    pub(crate) fn message_from_client(
         &self,
         text: Result<Bytes, Refusal>,
         charge: Option<&Arc<Charge>>,
     ) -> PendingWork {
-        let parsed = text.map_err(InvalidMessage::from).and_then(request_body::parse_to_keep);
+        let parsed = text.map_err(InvalidMessage::from).and_then(parse_to_keep);
         let parsed = parsed.and_then(|incoming| match classify(&incoming, None) {
             Ok(era) => Ok((self.client(era, &incoming), incoming)),
             Err(why) => Err(InvalidMessage { id: None, why }),

@@ -4,7 +4,7 @@
 //!
 //! | a port needs | here |
 //! |---|---|
-//! | a child that ends with all it started, also if we are killed | `EmptyGroup`, `Group`, `guard` |
+//! | a child that ends with all it started, also if we are killed | `EmptyGroup`, `ChildGroup`, `guard` |
 //! | the same for a helper that we wait for | `lead_own_group`, `kill_led_group` |
 //! | names for processes that no later process has | `process_space`, `process_began` |
 //! | files that only we may read, or change | `private_file`, `make_private_folder`, `is_private`, `may_others_write`, `may_others_replace` |
@@ -22,7 +22,7 @@ use std::os::unix::fs::{
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
@@ -33,6 +33,7 @@ use rustix::process::{
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
+use crate::connection::lock;
 use crate::stdio::child::Status;
 
 mod guard;
@@ -174,10 +175,10 @@ impl EmptyGroup {
     }
 
     /// Starts the child in the group.
-    pub(crate) fn start(mut self, command: &mut Command) -> io::Result<Group> {
+    pub(crate) fn start(mut self, command: &mut Command) -> io::Result<ChildGroup> {
         let child = command.process_group(self.id.as_raw_pid()).spawn()?;
-        let group = Group { id: self.id, child_id: pid(child.id())?, child: Mutex::new(None) };
-        *group.child() = Some(child);
+        let child_id = pid(child.id())?;
+        let group = ChildGroup { id: self.id, child_id, child: Mutex::new(Some(child)) };
         self.is_used = true;
         Ok(group)
     }
@@ -196,17 +197,17 @@ impl Drop for EmptyGroup {
 
 /// A process group with a child in it, and with all that the child has started.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct ChildGroup {
     id: Pid,
     child_id: Pid,
     /// Not reaped, so the ids are ours; none once the group is over.
     child: Mutex<Option<Child>>,
 }
 
-impl Group {
+impl ChildGroup {
     /// The streams of the child that are pipes, the first time.
     pub(crate) fn streams(&self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
-        let mut child = self.child();
+        let mut child = lock(&self.child);
         let child = child.as_mut();
         child.map_or((None, None, None), |it| (it.stdin.take(), it.stdout.take(), it.stderr.take()))
     }
@@ -248,7 +249,7 @@ impl Group {
     }
 
     fn signal(&self, signal: Signal) {
-        if self.child().is_some() {
+        if lock(&self.child).is_some() {
             // Nobody left, or nobody we may signal: there is nothing more to do.
             _ = kill_process_group(self.id, signal);
         }
@@ -280,19 +281,15 @@ impl Group {
 
     /// Has the guard forget the group. The child is to be reaped after that.
     fn release(&self) -> Option<Child> {
-        let child = self.child().take();
+        let child = lock(&self.child).take();
         if child.is_some() {
             guard::remove(self.id);
         }
         child
     }
-
-    fn child(&self) -> MutexGuard<'_, Option<Child>> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Drop for Group {
+impl Drop for ChildGroup {
     /// Only a runtime that ends drops a group before it was ended.
     fn drop(&mut self) {
         self.kill();

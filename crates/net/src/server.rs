@@ -84,9 +84,9 @@ use switchboard_proto::revision::{Era, Revision};
 use tokio::sync::Semaphore;
 
 use crate::backend::{Backend, PendingWork};
-use crate::call::Call;
+use crate::call::{Call, ReplySink as _};
 use crate::connection::{ClientConnection, lock};
-use crate::seal::Sealer;
+use crate::parked_calls::Sealer;
 use catalog::{Completion, PageRequest, ServerCatalog};
 use context::CallChannel;
 use handler::{DynMethods, catch_panic};
@@ -405,7 +405,7 @@ impl Server {
             Ok(result) => Message::result(id.unwrap_or(&Id::Integer(0)), &result),
             Err(error) => Message::error(id, &json!(error)),
         };
-        client.finish(exchange, &answer);
+        client.finish(exchange, answer.into());
     }
 
     /// Whether a call, or the task that it asks for, is one of a tool whose

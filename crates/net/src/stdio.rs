@@ -15,10 +15,10 @@ use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::access::Who;
 use crate::backend::Backend;
 use crate::drive::{DEFAULT_GRACE, Either, race};
 use crate::pipe::Pipe;
-use crate::who::Who;
 
 pub mod child;
 
@@ -101,7 +101,7 @@ async fn read(pipe: &Pipe, mut input: impl AsyncRead + Unpin, limits: &Limits) {
         let lines: Vec<_> = lines.chain(finish).collect();
         for line in lines {
             let line = line.map_err(|LineTooLong { limit, .. }| Refusal::TooLarge { limit });
-            pipe.take(line, None).detach();
+            pipe.message_from_client(line, None).detach();
             // A client that does not read its answers is not read from.
             pipe.room().await;
         }

@@ -17,7 +17,7 @@ use switchboard_gateway::span::Spans;
 use switchboard_gateway::{metrics, status};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::site::Site;
-use switchboard_net::http::sites::{SitePage, Sites};
+use switchboard_net::http::site::{SitePage, Sites};
 use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;

@@ -10,14 +10,14 @@ use http::HeaderName;
 use serde_json::json;
 use switchboard_gateway::authenticator::{Authenticator, Entrance, Hearing};
 use switchboard_gateway::plan::GatewayBounds;
+use switchboard_net::access::ApiKey;
+use switchboard_net::access::{Guard, Regex};
 use switchboard_net::connection::unread::Unread;
-use switchboard_net::http::gate::ApiKey;
-use switchboard_net::http::guard::{Guard, Regex};
+use switchboard_net::http::body::BodyBudget;
 use switchboard_net::http::listen::{self, ListenOptions};
-use switchboard_net::http::request_body::BodyBudget;
+use switchboard_net::http::site::SiteRules;
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::http::site_control::SiteRules;
-use switchboard_net::http::sites::{SitePage, Sites};
+use switchboard_net::http::site::{SitePage, Sites};
 use switchboard_proto::limits::Limits;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -135,7 +135,7 @@ impl Mount {
         let mut options = SiteOptions { limits, shared, ..self.template.clone() };
         options.max_sessions = self.max_sessions(is_light);
         if let Some(authenticator) = &self.authenticator {
-            options.gate = Some(authenticator.gate(place.door()));
+            options.authenticator = Some(authenticator.gate(place.door()));
         }
         nest(&mut options, &place.prefix());
         Site::new(backend, options)
@@ -186,7 +186,7 @@ impl Web {
         let (listener, address) = bind(&args.host, port).await?;
         let is_open = authenticator
             .as_ref()
-            .map_or(template.gate.is_none(), |authenticator| authenticator.is_open());
+            .map_or(template.authenticator.is_none(), |authenticator| authenticator.is_open());
         if !address.ip().is_loopback() && is_open {
             tracing::warn!(
                 "{address} can be reached from other machines, and there is no authentication"
@@ -278,7 +278,7 @@ fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, CommandError>
         sse_path: place(Transport::Sse, &web.sse_path, "/sse"),
         message_path: place(Transport::Sse, &web.message_path, "/message"),
         ws_path: place(Transport::Ws, &web.ws_path, "/ws"),
-        gate: key.map(|key| Arc::new(ApiKey::new(&key)) as _),
+        authenticator: key.map(|key| Arc::new(ApiKey::new(&key)) as _),
         headers,
         stateless: web.stateless,
         modern: !web.legacy_only,

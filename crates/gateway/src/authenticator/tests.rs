@@ -25,7 +25,7 @@ fn showing(key: &str) -> HeaderMap {
 
 /// The name of whom a door lets in, or how it turns them away.
 fn outcome(authenticator: &Arc<Authenticator>, door: Entrance, headers: &HeaderMap) -> String {
-    match authenticator.gate(door).admit(headers) {
+    match authenticator.gate(door).authenticate(headers) {
         Ok(who) => who.name().to_owned(),
         Err(turned) => format!("{turned:?}"),
     }
@@ -56,14 +56,14 @@ fn a_door_lets_in_whom_it_is_for_and_tells_others_that_nothing_is_there() {
 fn a_key_that_is_taken_away_opens_nothing_and_its_owner_has_to_leave() {
     let authenticator = Authenticator::new(access(vec![principal("ada", &["a"], None)]), 9);
     let gate = authenticator.gate(Entrance::All);
-    let by_a = gate.admit(&showing("a")).unwrap();
+    let by_a = gate.authenticate(&showing("a")).unwrap();
     assert!(by_a.is_current() && gate.keeps("ada"));
     authenticator.replace(access(vec![principal("ada", &["a", "b"], None)]));
-    let by_b = gate.admit(&showing("b")).unwrap();
+    let by_b = gate.authenticate(&showing("b")).unwrap();
     assert_eq!(by_a.identity(), by_b.identity(), "one replaces the other");
     assert!(by_a.is_current() && by_b.is_current(), "another key takes nothing away");
     authenticator.replace(access(vec![principal("ada", &["b"], None)]));
-    assert!(gate.admit(&showing("a")).is_err() && gate.admit(&showing("b")).is_ok());
+    assert!(gate.authenticate(&showing("a")).is_err() && gate.authenticate(&showing("b")).is_ok());
     assert!(!by_a.is_current(), "what the old key opened is closed");
     assert!(by_b.is_current(), "and nothing else");
     authenticator.replace(access(vec![principal("ada", &["b"], Some(&["files"]))]));
@@ -80,9 +80,9 @@ fn a_key_that_is_taken_away_opens_nothing_and_its_owner_has_to_leave() {
 fn a_new_key_of_the_same_name_is_somebody_else() {
     let authenticator = Authenticator::new(access(vec![principal("ada", &["a"], None)]), 9);
     let gate = authenticator.gate(Entrance::All);
-    let old = gate.admit(&showing("a")).unwrap();
+    let old = gate.authenticate(&showing("a")).unwrap();
     authenticator.replace(access(vec![principal("ada", &["b"], None)]));
-    let new = gate.admit(&showing("b")).unwrap();
+    let new = gate.authenticate(&showing("b")).unwrap();
     assert_eq!(new.name(), old.name());
     assert_ne!(new.identity(), old.identity());
     assert!(!old.is_current() && new.is_current());

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use switchboard_net::backend::PendingWork;
-use switchboard_net::call::Call;
+use switchboard_net::call::{Call, ReplySink as _};
 use switchboard_net::client::Client;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::roster::{

@@ -391,7 +391,7 @@ impl ReplySink for ListenPart {
     }
 
     fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Arc::clone(&self.listen.client).room_for_more()
+        Arc::clone(&self.listen.client).room()
     }
 
     fn end(self: Arc<Self>) {

@@ -437,7 +437,7 @@ impl ReplySink for ServerLink {
     ) -> bool {
         let reply = self.reply(AnswerChange::Plain);
         let Some(request) = reply.question(&asker, ask, request) else { return false };
-        let is_asked = ClientConnection::ask(&self.client, None, Some(asker), ask, &request);
+        let is_asked = Arc::clone(&self.client).ask(None, asker, ask, &request);
         if !is_asked {
             reply.recalled(ask);
         }
@@ -462,7 +462,7 @@ impl ReplySink for ServerLink {
     }
 
     fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Arc::clone(&self.client).room_for_more()
+        Arc::clone(&self.client).room()
     }
 
     fn end(self: Arc<Self>) {

@@ -72,7 +72,7 @@ async fn open(access: Access) -> Place {
     let authenticator = Authenticator::new(access, 100);
     let views = Views::new(&fleet, fleet.names(), &authenticator);
     let gate = Some(authenticator.gate(Entrance::All));
-    let site = Site::new(views, SiteOptions { gate, ..SiteOptions::default() });
+    let site = Site::new(views, SiteOptions { authenticator: gate, ..SiteOptions::default() });
     let again = site.clone();
     let hearing = authenticator.on_replace(move || again.recheck());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -18,8 +18,8 @@ use switchboard_gateway::status::status;
 use switchboard_net::client::{Client, ClientOptions};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::http::listen::{self, ListenOptions};
+use switchboard_net::http::site::Sites;
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::http::sites::Sites;
 use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::revision::Era;
 use tokio::net::TcpListener;
@@ -171,7 +171,7 @@ fn site(gateway: &Gateway, offered: Offered) -> Site {
         ws_path: String::new(),
         ..SiteOptions::default()
     };
-    Site::new(backend, SiteOptions { path, gate, shared, ..other })
+    Site::new(backend, SiteOptions { path, authenticator: gate, shared, ..other })
 }
 
 /// Waits for something that this process has a part in.

@@ -13,17 +13,18 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use switchboard_proto::server::{Frame, ServerHalf};
+use switchboard_proto::server::ServerHalf;
 use tokio::sync::oneshot;
 
-use super::{ClientConnection, State, lock, now};
-use crate::http::listen::{Carrying, Peer};
+use super::{ClientConnection, ConnectionState, Mailbox, lock, now};
+use crate::drive::OwnedTask;
+use crate::http::listen::{Carrying, ClientPeer};
 
 /// A client that holds less is not worth cutting.
 const WORTH: usize = 1 << 10;
@@ -38,7 +39,8 @@ pub struct Unread {
     held: AtomicUsize,
     /// Those that hold much, by number.
     readers: Mutex<HashMap<u64, Weak<ClientConnection>>>,
-    relieving: AtomicBool,
+    /// The task that has clients give way, while there is too much.
+    relieving: Mutex<Option<OwnedTask>>,
 }
 
 impl Default for Unread {
@@ -58,7 +60,7 @@ impl Unread {
             most: AtomicUsize::new(most),
             held: AtomicUsize::new(0),
             readers: Mutex::default(),
-            relieving: AtomicBool::new(false),
+            relieving: Mutex::default(),
         }
     }
 
@@ -87,20 +89,21 @@ impl Unread {
     /// Has those who hold most give way, from a task of its own: whoever found out
     /// may hold locks that ending a session takes.
     fn relieve(self: &Arc<Self>) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if self.relieving.swap(true, Ordering::AcqRel) {
+        let mut relieving = lock(&self.relieving);
+        let is_running = relieving.as_ref().is_some_and(|task| !task.is_finished());
+        if is_running || tokio::runtime::Handle::try_current().is_err() {
             return;
         }
-        let relieving = Relieving(Arc::clone(self));
-        runtime.spawn(async move {
-            while relieving.0.is_over() {
-                let slowest = relieving.0.slowest();
+        let unread = Arc::downgrade(self);
+        *relieving = Some(OwnedTask::spawn(async move {
+            while let Some(unread) = unread.upgrade().filter(|unread| unread.is_over()) {
+                let slowest = unread.slowest();
                 if slowest.is_empty() {
                     break;
                 }
                 slowest.iter().for_each(ClientConnection::give_way);
             }
-        });
+        }));
     }
 
     /// Those who are to give way: clients of the principal that holds most, until there
@@ -117,7 +120,8 @@ impl Unread {
         for client in clients {
             let state = lock(&client.state);
             let stalls = state.reading.moved.is_some_and(|moved| now >= moved + READS_WITHIN);
-            let held = state.can_give();
+            // Who has given way has nothing more to give.
+            let held = if state.reading.gave_way { 0 } else { state.held() };
             drop(state);
             if held >= WORTH {
                 is_stalled |= stalls;
@@ -147,18 +151,9 @@ impl Unread {
     }
 }
 
-/// A loop that has clients give way. However it ends, another may begin.
-struct Relieving(Arc<Unread>);
-
-impl Drop for Relieving {
-    fn drop(&mut self) {
-        self.0.relieving.store(false, Ordering::Release);
-    }
-}
-
 /// What one client holds, as far as others count it.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
+pub(super) struct ReadProgress {
     accounted: usize,
     /// When it last read something, or began to hold something.
     pub(super) moved: Option<Instant>,
@@ -185,7 +180,7 @@ impl ClientConnection {
     }
 
     /// The connection that its messages leave by at present.
-    pub(crate) fn reached_by(&self, peer: Option<&Peer>) {
+    pub(crate) fn reached_by(&self, peer: Option<&ClientPeer>) {
         let Some(peer) = peer else { return };
         let carrying = peer.carry(self.number);
         let mut state = lock(&self.state);
@@ -199,7 +194,7 @@ impl ClientConnection {
     }
 
     /// To be called after whatever changes what it holds.
-    pub(super) fn account(&self, state: &mut State) {
+    pub(super) fn account(&self, state: &mut ConnectionState) {
         let Some(Counted { unread, client }) = self.counted.get() else { return };
         let held = state.held();
         let before = std::mem::replace(&mut state.reading.accounted, held);
@@ -237,14 +232,9 @@ impl ClientConnection {
         );
         self.end();
         let mut state = lock(&self.state);
-        for (_, mut mailbox) in std::mem::take(&mut state.boxes) {
-            if let Some(reader) = mailbox.reader.take() {
-                reader.wake();
-            }
-            let unread: usize = mailbox.frames.iter().map(Frame::weight).sum();
-            state.backlog = state.backlog.saturating_sub(unread);
-        }
-        state.waiting_for_room.drain(..).for_each(Waker::wake);
+        let mailboxes = std::mem::take(&mut state.boxes);
+        state.release(mailboxes.values().map(Mailbox::weight).sum());
+        mailboxes.into_values().filter_map(|mailbox| mailbox.reader).for_each(Waker::wake);
         let peers = std::mem::take(&mut state.reading.peers);
         let peers: Vec<_> = peers.iter().filter_map(Carrying::peer).collect();
         state.reading.gave_way = true;
@@ -253,7 +243,7 @@ impl ClientConnection {
         state.reading.is_cut = !peers.is_empty();
         self.account(&mut state);
         drop(state);
-        peers.iter().for_each(Peer::cut);
+        peers.iter().for_each(ClientPeer::cut);
     }
 
     /// It is dropped: nothing of it is held any more.
@@ -267,12 +257,7 @@ impl ClientConnection {
     }
 }
 
-impl State {
-    /// What there is less of if it gives way.
-    fn can_give(&self) -> usize {
-        if self.reading.gave_way { 0 } else { self.held() }
-    }
-
+impl ConnectionState {
     /// Bytes that it has not read, or may come back for.
     fn held(&self) -> usize {
         if self.reading.is_cut { 0 } else { self.backlog + self.half.history_bytes() }
@@ -283,7 +268,7 @@ impl State {
 const SMALL: usize = 1 << 10;
 
 /// Ready when a piece is written, or given up.
-pub(crate) type Written = oneshot::Receiver<()>;
+pub(crate) type PieceWritten = oneshot::Receiver<()>;
 
 /// A piece that was taken from a client connection and not written yet.
 struct Lent {
@@ -295,7 +280,7 @@ struct Lent {
 impl ClientConnection {
     /// The same bytes, part of the backlog until they are dropped: written or given up.
     /// When that will be, if they count.
-    pub(crate) fn lend(self: &Arc<Self>, text: Bytes) -> (Bytes, Option<Written>) {
+    pub(crate) fn lend(self: &Arc<Self>, text: Bytes) -> (Bytes, Option<PieceWritten>) {
         if text.len() < SMALL {
             return (text, None);
         }
@@ -318,10 +303,7 @@ impl AsRef<[u8]> for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let mut state = lock(&self.client.state);
-        state.backlog = state.backlog.saturating_sub(self.text.len());
+        state.release(self.text.len());
         self.client.account(&mut state);
-        if state.has_room() {
-            state.waiting_for_room.drain(..).for_each(Waker::wake);
-        }
     }
 }

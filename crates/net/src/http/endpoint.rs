@@ -1,26 +1,37 @@
-//! One MCP endpoint for both eras: POST, GET, DELETE.
+//! One MCP endpoint for both eras, its sessions, and HTTP+SSE.
 //!
 //! ```text
-//!   POST   body ──▶ message ──▶ era ──┬─▶ legacy: the session's face
+//!   POST   body ──▶ message ──▶ era ──┬─▶ legacy: the session's client connection
 //!                                     └─▶ modern: a client connection for this request alone
 //!          first frame on the lane:  Answer ▶ JSON,  Begin ▶ event stream,  Accepted ▶ 202
 //!   GET    a legacy session's listening stream, or the rest of a broken one
 //!   DELETE ends a legacy session
 //! ```
+//!
+//! | legacy client | its session |
+//! |---|---|
+//! | carries the id in a header | until it deletes it, or is idle for a while |
+//! | has no session ([`converse_alone`]) | one for each request |
+//! | HTTP+SSE ([`open_sse`]) | as long as its stream (OLD-5) |
+//!
+//! A session with a header never ends while a call is in flight or a stream is attached:
+//! an idle timer that cuts a long call is worse than none.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
-use http_body::Body as HttpBody;
-use switchboard_proto::exchange::{Carrier, Exchange};
-use switchboard_proto::jsonrpc::{Id, Incoming, InvalidMessage, Message};
+use switchboard_proto::exchange::{Carrier, Exchange, Lane};
+use switchboard_proto::framing::{self, Outgoing};
+use switchboard_proto::jsonrpc::{self, Id, Incoming, InvalidMessage, Kind, Member, Message};
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::classify;
@@ -29,19 +40,18 @@ use switchboard_proto::server::{Frame, ServerHalf};
 use switchboard_proto::{header, method, trace};
 use tokio::time::Instant;
 
-use super::legacy_session::{Held, SessionId};
-use super::listen::{Awaited, Peer};
-use super::request_body::{Charge, ReadBody, read};
-use super::response_body::{Body, OpenLane};
-use super::site::{Inner, SiteOptions};
-use super::site_control::RefusalReason;
-use super::{accepts, content_type, is_json, legacy_session};
+use super::body::{Body, Charge, OpenLane, RefusalReason, RequestBody};
+use super::body::{parse_to_keep, primed, read};
+use super::listen::{Awaited, ClientPeer};
+use super::site::{SiteOptions, SiteState, plain};
+use super::{accepts, content_type, is_json};
+use crate::access::{SessionPermit, Turns, Who};
 use crate::backend::PendingWork;
-use crate::connection::ClientConnection;
-use crate::who::{Turns, Who};
+use crate::connection::{ClientConnection, now};
+use crate::drive::OwnedTask;
 
-/// What a request comes to.
-pub(super) type Reply = Result<Response<Body>, Refusal>;
+/// What a request comes to. A refusal is answered under the id of its message.
+pub(super) type HttpReply = Result<Response<Body>, InvalidMessage>;
 
 /// How long a GET may come before the handshake is over: requests have no order.
 const READY_WAIT: Duration = Duration::from_secs(5);
@@ -55,154 +65,132 @@ pub(super) const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
-pub(super) async fn answer<B>(site: &Inner, who: &Who, parts: Parts, body: B) -> Reply
-where
-    B: HttpBody<Data = Bytes> + Send,
-    B::Error: fmt::Display,
-{
-    if let Some(response) =
-        site.options.stateless.and_then(|_| legacy_session::refuse_others(&parts.method))
-    {
-        return Ok(response);
-    }
+pub(super) async fn answer(
+    site: &SiteState,
+    who: &Who,
+    parts: Parts,
+    body: impl RequestBody,
+) -> HttpReply {
     match parts.method {
         Method::POST => post(site, who, parts, body).await,
-        Method::GET if accepts_stream(&parts.headers) => listen(site, who, &parts).await,
+        // Without sessions there is nothing to listen to and nothing to end.
+        _ if site.options.stateless.is_some() => {
+            let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST, OPTIONS"));
+            Ok(response)
+        }
+        // Browsers accept everything: who wants events asks for them by name.
+        Method::GET if super::names(&parts.headers, EVENT_STREAM) => {
+            listen(site, who, &parts).await
+        }
         Method::GET => Ok(describe(site)),
         Method::DELETE => delete(site, who, &parts.headers),
-        _ => Err(Refusal::WrongHttpMethod { allow: METHODS }),
+        _ => Err(Refusal::WrongHttpMethod { allow: METHODS }.into()),
     }
 }
 
-/// Whether a GET asks for events by name; browsers accept everything.
-fn accepts_stream(headers: &HeaderMap) -> bool {
-    super::names(headers, EVENT_STREAM)
-}
-
-async fn post<B>(site: &Inner, who: &Who, parts: Parts, body: B) -> Reply
-where
-    B: HttpBody<Data = Bytes> + Send,
-    B::Error: fmt::Display,
-{
-    if !content_type(&parts.headers).is_some_and(is_json) {
-        return Err(Refusal::WrongMediaType);
+async fn post(site: &SiteState, who: &Who, parts: Parts, body: impl RequestBody) -> HttpReply {
+    let headers = &parts.headers;
+    if !content_type(headers).is_some_and(is_json) {
+        return Err(Refusal::WrongMediaType.into());
     }
-    if !accepts(&parts.headers, JSON) && !accepts(&parts.headers, EVENT_STREAM) {
-        return Err(Refusal::NotAcceptable);
+    if !accepts(headers, JSON) && !accepts(headers, EVENT_STREAM) {
+        return Err(Refusal::NotAcceptable.into());
     }
-    let is_asked = || Some(session_of(site, who, &parts.headers).ok()?.is_asked());
-    let answers = parts.headers.contains_key(header::SESSION_ID) && is_asked() == Some(true);
+    let answers = session_of(site, who, headers).is_ok_and(|client| client.is_asked());
     // A client that sends nothing more may still wait for its answer.
-    let peer: Option<&Peer> = parts.extensions.get();
-    let awaited = peer.map(Peer::await_answer);
-    let ReadBody { text, turns, charge } =
-        read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
-    let incoming = match crate::http::request_body::parse_to_keep(text) {
-        Ok(Incoming::One(message)) => {
-            let traced = trace::from_headers(&message, &parts.headers);
-            Incoming::One(traced.unwrap_or(message))
-        }
-        Ok(incoming) => incoming,
-        Err(InvalidMessage { id, why }) => return Ok(refused(id.as_ref(), &why)),
-    };
-    let turns = match site.keeps(who).and_then(|()| who.enter(&incoming, turns)) {
-        Ok(turns) => turns,
-        Err(why) => return Ok(refused(only_id(&incoming), &why)),
-    };
-    match converse(site, who, &parts.headers, &incoming).await {
+    let peer: Option<&ClientPeer> = parts.extensions.get();
+    let awaited = peer.map(ClientPeer::await_answer);
+    let (text, turns, charge) = read(headers, body, site, who, answers, awaited.as_ref()).await?;
+    let (mut incoming, turns) = enter(site, who, text, turns)?;
+    if let Incoming::One(message) = &mut incoming
+        && let Some(traced) = trace::from_headers(message, headers)
+    {
+        *message = traced;
+    }
+    match converse(site, who, headers, &incoming).await {
         Ok(None) => Ok(empty(StatusCode::ACCEPTED)),
-        Ok(Some(talk)) => {
-            talk.client.reached_by(peer);
-            Ok(exchange(site, talk, (incoming, turns, charge), awaited, &parts.headers).await)
+        Ok(Some(conversation)) => {
+            conversation.client.reached_by(peer);
+            let taken = (incoming, turns, charge);
+            Ok(exchange(site, conversation, taken, awaited, headers).await)
         }
-        Err(why) => Ok(refused(only_id(&incoming), &why)),
+        Err(why) => Err(InvalidMessage { id: only_id(&incoming), why }),
     }
 }
 
-pub(super) fn only_id(incoming: &Incoming) -> Option<&Id> {
+/// Parses a message, and has each of its calls get its turn.
+fn enter(
+    site: &SiteState,
+    who: &Who,
+    text: Bytes,
+    turns: Turns,
+) -> Result<(Incoming, Turns), InvalidMessage> {
+    let incoming = parse_to_keep(text)?;
+    match site.keeps(who).and_then(|()| who.enter(&incoming, turns)) {
+        Ok(turns) => Ok((incoming, turns)),
+        Err(why) => Err(InvalidMessage { id: only_id(&incoming), why }),
+    }
+}
+
+fn only_id(incoming: &Incoming) -> Option<Id> {
     match incoming {
-        Incoming::One(message) => message.id(),
+        Incoming::One(message) => message.id().cloned(),
         Incoming::Batch(_) => None,
     }
 }
 
 /// The conversation a message belongs to.
-struct Talk {
+struct Conversation {
     client: Arc<ClientConnection>,
     /// The session or the listen that it starts.
-    held: Option<Held>,
+    held: Option<HeldSession>,
     /// The parked call that it goes on with.
     parked: Option<(Exchange, u32)>,
 }
 
-impl Talk {
-    fn with(client: Arc<ClientConnection>, held: Option<Held>) -> Self {
-        Self { client, held, parked: None }
-    }
-}
-
 /// None if there is nobody to pass it to, and nobody waits for an answer.
 async fn converse(
-    site: &Inner,
+    site: &SiteState,
     who: &Who,
     headers: &HeaderMap,
     incoming: &Incoming,
-) -> Result<Option<Talk>, Refusal> {
-    let new = |era| -> Result<_, Refusal> {
-        let limits = &site.rules().limits;
-        let backend = Arc::clone(&site.backend);
-        let client =
-            ClientConnection::new(era, Carrier::Http, backend, limits, site.options.shared);
-        client.carry(headers)?;
-        Ok(client)
-    };
+) -> Result<Option<Conversation>, Refusal> {
     let method = match incoming {
         Incoming::One(message) => message.method(),
         Incoming::Batch(_) => "",
     };
     if classify(incoming, Some(headers))? == Era::Modern {
         if !site.options.modern {
-            return Err(legacy_only(headers));
+            let asked = headers.get(header::PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+            let asked = asked.unwrap_or("this revision").to_owned();
+            return Err(Refusal::WrongEra { asked, serves: "legacy" });
         }
         if let Incoming::One(message) = incoming
             && let Some((client, parked)) = site.parking.claim(message, who.identity())?
         {
-            return Ok(Some(Talk { client, held: None, parked: Some(parked) }));
+            return Ok(Some(Conversation { client, held: None, parked: Some(parked) }));
         }
-        let client = new(Era::Modern)?;
-        client.speak_for(who);
-        client.count_in(&site.options.unread);
-        client.park_in(&site.parking);
-        let listen = (method == method::LISTEN).then(|| site.listens.open(&client)).transpose()?;
-        return Ok(Some(Talk::with(client, listen)));
+        let client = site.new_client(Era::Modern, Carrier::Http, who, headers)?;
+        let held = (method == method::LISTEN).then(|| site.listens.open(&client)).transpose()?;
+        return Ok(Some(Conversation { client, held, parked: None }));
     }
     check_version(headers)?;
     if let Some(revision) = site.options.stateless {
-        if legacy_session::wants_nothing(incoming) {
-            return Ok(None);
-        }
-        let (client, held) =
-            legacy_session::stateless_face(site, who, revision, incoming, headers).await?;
-        return Ok(Some(Talk::with(client, Some(held))));
+        return converse_alone(site, who, revision, incoming, headers).await;
     }
     if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
         site.is_full()?;
-        let client = new(Era::Legacy)?;
-        client.speak_for(who);
-        client.count_in(&site.options.unread);
-        let held = site.sessions.open(&client)?;
-        return Ok(Some(Talk::with(client, Some(held))));
+        let client = site.new_client(Era::Legacy, Carrier::Http, who, headers)?;
+        let held = Some(site.sessions.open(&client)?);
+        return Ok(Some(Conversation { client, held, parked: None }));
     }
-    Ok(Some(Talk::with(session_of(site, who, headers)?, None)))
-}
-
-fn legacy_only(headers: &HeaderMap) -> Refusal {
-    let asked = headers.get(header::PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
-    Refusal::WrongEra { asked: asked.unwrap_or("this revision").to_owned(), serves: "legacy" }
+    let client = session_of(site, who, headers)?;
+    Ok(Some(Conversation { client, held: None, parked: None }))
 }
 
 fn session_of(
-    site: &Inner,
+    site: &SiteState,
     who: &Who,
     headers: &HeaderMap,
 ) -> Result<Arc<ClientConnection>, Refusal> {
@@ -211,7 +199,7 @@ fn session_of(
 
 fn session_id(headers: &HeaderMap) -> Result<SessionId, Refusal> {
     let value = headers.get(header::SESSION_ID).ok_or(Refusal::NoSession)?;
-    value.to_str().map(SessionId::from_text).map_err(|_| Refusal::SessionOver)
+    value.to_str().map(|text| SessionId(text.into())).map_err(|_| Refusal::SessionOver)
 }
 
 /// A version header that we cannot follow is refused (HTTP-26).
@@ -226,15 +214,15 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 
 /// Hands a message to its conversation and turns what comes of it into a response.
 async fn exchange(
-    site: &Inner,
-    Talk { client, mut held, parked }: Talk,
+    site: &SiteState,
+    Conversation { client, mut held, parked }: Conversation,
     (incoming, turns, charge): (Incoming, Turns, Arc<Charge>),
     mut awaited: Option<Awaited>,
     headers: &HeaderMap,
 ) -> Response<Body> {
     let since = Instant::now();
-    let lane = client.open_lane();
-    let open = OpenLane { client: Arc::clone(&client), lane };
+    let open = OpenLane::new(&client);
+    let lane = open.lane;
     let works = if let (Some(key), Incoming::One(request)) = (parked, &incoming) {
         client.retry(key, (turns, Some(&charge)), lane, request, Some(headers))
     } else {
@@ -247,7 +235,9 @@ async fn exchange(
     let patience = patience(headers, &site.options);
     let doubted = awaited.as_mut().filter(|_| accepts(headers, EVENT_STREAM));
     let frame = first_frame(&open, &mut works, patience, doubted).await;
-    let is_session = site.options.stateless.is_none() && is_greeted(&client);
+    // Whether a session has come, or may still come, of a greeting.
+    let is_session = site.options.stateless.is_none()
+        && !matches!(client.phase(), None | Some(Phase::Fresh | Phase::Ended));
     let doubted = awaited.as_ref().is_some_and(Awaited::is_doubted);
     let session = held.as_mut().filter(|_| is_session).map(|held| held.tell(doubted));
     let mut response = match frame {
@@ -256,8 +246,7 @@ async fn exchange(
         }
         Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),
         Some(Frame::Begin { prime }) => {
-            let body = Body::live(open, works, prime, site.options.keep_alive);
-            stream(body.hanging_up(site.options.hang_up, since).holding(held))
+            stream(Body::live(open, works, primed(prime), &site.options, Some(since), held))
         }
         // Nothing will be said: the call was cancelled.
         Some(Frame::Message { .. } | Frame::End) | None => stream(Body::empty()),
@@ -265,12 +254,8 @@ async fn exchange(
     if let Some(id) = session {
         response.headers_mut().insert(header::SESSION_ID, id);
     }
-    response.map(|body| body.awaited(awaited))
-}
-
-/// Whether a session has come, or may still come, of a greeting.
-fn is_greeted(client: &ClientConnection) -> bool {
-    !matches!(client.phase(), None | Some(Phase::Fresh | Phase::Ended))
+    response.body_mut().awaited = awaited;
+    response
 }
 
 /// Drives the request until its lane has something to say, or until a stream has
@@ -315,47 +300,46 @@ fn patience(headers: &HeaderMap, options: &SiteOptions) -> Duration {
     }
 }
 
-async fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
+async fn listen(site: &SiteState, who: &Who, parts: &Parts) -> HttpReply {
     let headers = &parts.headers;
     check_version(headers)?;
     let client = session_of(site, who, headers)?;
     match tokio::time::timeout(READY_WAIT, client.ready()).await {
         Ok(true) => {}
-        Ok(false) => return Err(Refusal::SessionOver),
-        Err(_) => return Err(Refusal::NotInitialized),
+        Ok(false) => return Err(Refusal::SessionOver.into()),
+        Err(_) => return Err(Refusal::NotInitialized.into()),
     }
     let last = headers.get(header::LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
-    let peer: Option<&Peer> = parts.extensions.get();
+    let peer: Option<&ClientPeer> = parts.extensions.get();
     client.reached_by(peer);
-    let lane = client.open_lane();
-    let open = OpenLane { client: Arc::clone(&client), lane };
-    let (listening, works) = client.step(|half| half.handle_listen(lane, last));
+    let open = OpenLane::new(&client);
+    let (listening, works) = client.step(|half| half.handle_listen(open.lane, last));
     listening?;
     if last.is_some() {
         site.options.tally.add_resumed();
     }
-    let prime = match client.next_frame(lane).await {
+    let prime = match client.next_frame(open.lane).await {
         Some(Frame::Begin { prime }) => prime,
         _ => None,
     };
-    let body = Body::live(open, works, prime, site.options.keep_alive);
-    let body = body.hanging_up(site.options.hang_up, Instant::now());
-    Ok(stream(body.awaited(peer.map(Peer::await_answer))))
+    let silent_since = Some(Instant::now());
+    let mut body = Body::live(open, works, primed(prime), &site.options, silent_since, None);
+    body.awaited = peer.map(ClientPeer::await_answer);
+    Ok(stream(body))
 }
 
-fn delete(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {
+fn delete(site: &SiteState, who: &Who, headers: &HeaderMap) -> HttpReply {
     check_version(headers)?;
     let id = session_id(headers)?;
     site.sessions.find(&id, who)?;
-    if site.sessions.close(&id) {
-        Ok(empty(StatusCode::NO_CONTENT))
-    } else {
-        Err(Refusal::SessionOver)
+    if !site.sessions.close(&id) {
+        return Err(Refusal::SessionOver.into());
     }
+    Ok(empty(StatusCode::NO_CONTENT))
 }
 
 /// What a person, or a curious program, gets to see.
-fn describe(site: &Inner) -> Response<Body> {
+fn describe(site: &SiteState) -> Response<Body> {
     let [legacy, modern] = [Era::Legacy, Era::Modern].map(Revision::names);
     let versions = [modern, legacy].concat().join("\",\"");
     let SiteOptions { base, path, sse_path, .. } = &site.options;
@@ -383,7 +367,7 @@ pub(super) fn empty(status: StatusCode) -> Response<Body> {
     response
 }
 
-pub(super) fn stream(body: Body) -> Response<Body> {
+fn stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
@@ -393,8 +377,9 @@ pub(super) fn stream(body: Body) -> Response<Body> {
 }
 
 /// A refusal as a response.
-pub(super) fn refused(id: Option<&Id>, why: &Refusal) -> Response<Body> {
-    let mut response = json(why.http_status(), Message::refusal(id, why).text().clone());
+pub(super) fn refused(InvalidMessage { id, why }: &InvalidMessage) -> Response<Body> {
+    let text = Message::refusal(id.as_ref(), why).text().clone();
+    let mut response = json(why.http_status(), text);
     response.extensions_mut().insert(RefusalReason(why.name()));
     if let Refusal::WrongHttpMethod { allow } = why {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
@@ -403,4 +388,337 @@ pub(super) fn refused(id: Option<&Id>, why: &Refusal) -> Response<Body> {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     response
+}
+
+/// The conversation of one request without a session.
+///
+/// Clients that never greet, or that reach another replica with each request, are
+/// served as if each request were a session. The server behind is greeted in the
+/// client's stead, and forgotten with the answer. What would outlive that is not
+/// offered: the client's half is a bare one.
+async fn converse_alone(
+    site: &SiteState,
+    who: &Who,
+    usual: Revision,
+    incoming: &Incoming,
+    headers: &HeaderMap,
+) -> Result<Option<Conversation>, Refusal> {
+    let is_quiet = |message: &Message| message.kind() != Kind::Request;
+    let (wants_nothing, wants_server) = match incoming {
+        // A greeting needs none before it, and some methods are refused in any case.
+        Incoming::One(message) => {
+            let is_greeting = message.method() == method::INITIALIZE;
+            (is_quiet(message), !is_greeting && !method::needs_session(message.method()))
+        }
+        Incoming::Batch(all) => (all.iter().all(|one| one.as_ref().is_ok_and(is_quiet)), true),
+    };
+    if wants_nothing {
+        return Ok(None);
+    }
+    site.is_full()?;
+    let client = site.new_client(Era::Legacy, Carrier::Http, who, headers)?;
+    client.go_bare();
+    let held = Some(site.sessions.open(&client)?);
+    if wants_server {
+        greet(&client, spoken(headers, incoming).unwrap_or(usual)).await?;
+    }
+    Ok(Some(Conversation { client, held, parked: None }))
+}
+
+/// The revision that the client has settled on, as far as it can be told. Those
+/// who send several messages at once are older than the header.
+fn spoken(headers: &HeaderMap, incoming: &Incoming) -> Option<Revision> {
+    match headers.get(header::PROTOCOL_VERSION) {
+        Some(name) => Revision::parse(name.to_str().ok()?.trim()),
+        None => matches!(incoming, Incoming::Batch(_)).then_some(Revision::ASSUMED),
+    }
+}
+
+async fn greet(client: &Arc<ClientConnection>, revision: Revision) -> Result<(), Refusal> {
+    let failed = |why: &str| Refusal::NotGreeted { why: why.to_owned() };
+    let params = serde_json::json!({
+        "protocolVersion": revision.as_str(),
+        "capabilities": {},
+        "clientInfo": {"name": "switchboard", "version": env!("CARGO_PKG_VERSION")},
+    });
+    let hello =
+        Message::request(&Id::from(0), method::INITIALIZE, Some(params.to_string().as_bytes()));
+    let lane = OpenLane::new(client);
+    client.step(|half| half.handle_incoming(lane.lane, Incoming::One(hello), None)).1.detach();
+    let answer = loop {
+        let frame = client.next_frame(lane.lane).await.ok_or_else(|| failed("no answer"))?;
+        if let Frame::Answer { text, .. } | Frame::Message { text, .. } = frame
+            && let Ok(message) = jsonrpc::parse_one(text)
+            && message.is_response()
+        {
+            break message;
+        }
+    };
+    drop(lane);
+    if answer.kind() == Kind::Error {
+        let words = answer.string(Member::ErrorMessage);
+        return Err(failed(words.as_deref().unwrap_or("an error")));
+    }
+    let lane = OpenLane::new(client);
+    let ready = Message::notification(method::INITIALIZED, None);
+    // The call that follows waits for its delivery where it has to.
+    client.step(|half| half.handle_incoming(lane.lane, Incoming::One(ready), None)).1.detach();
+    Ok(())
+}
+
+/// HTTP+SSE, the stream: it begins with the address to send to, and carries everything
+/// that the server says. When it closes, the session is over (OLD-5).
+pub(super) fn open_sse(site: &SiteState, who: &Who, parts: &Parts) -> HttpReply {
+    if parts.method != Method::GET {
+        return Err(Refusal::WrongHttpMethod { allow: "GET" }.into());
+    }
+    if !accepts(&parts.headers, EVENT_STREAM) {
+        return Err(Refusal::NotAcceptable.into());
+    }
+    site.is_full()?;
+    let client = site.new_client(Era::Legacy, Carrier::Pipe, who, &parts.headers)?;
+    let peer: Option<&ClientPeer> = parts.extensions.get();
+    client.reached_by(peer);
+    let held = site.old.open(&client)?;
+    let SiteOptions { base, message_path, .. } = &site.options;
+    let address = format!("{base}{message_path}?sessionId={}", held.id.0);
+    let mut opening = Vec::new();
+    let event =
+        Outgoing { name: Some("endpoint"), data: address.as_bytes(), ..Outgoing::default() };
+    framing::encode_event(&event, &mut opening);
+    let open = OpenLane { client, lane: Lane::MAIN };
+    let works = PendingWork::none();
+    let mut body = Body::live(open, works, opening, &site.options, None, Some(held));
+    body.awaited = peer.map(ClientPeer::await_answer);
+    Ok(stream(body))
+}
+
+/// HTTP+SSE, a message to the server: the answer comes on the stream.
+pub(super) async fn post_sse_message(
+    site: &SiteState,
+    who: &Who,
+    parts: Parts,
+    body: impl RequestBody,
+) -> HttpReply {
+    if parts.method != Method::POST {
+        return Err(Refusal::WrongHttpMethod { allow: "POST" }.into());
+    }
+    let query = parts.uri.query().unwrap_or_default();
+    let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
+    let client = site.old.find(&SessionId(id.ok_or(Refusal::NoSession)?.into()), who)?;
+    if !content_type(&parts.headers).is_some_and(is_json) {
+        return Err(Refusal::WrongMediaType.into());
+    }
+    let awaited = parts.extensions.get().map(ClientPeer::await_answer);
+    let (text, turns, charge) =
+        read(&parts.headers, body, site, who, client.is_asked(), awaited.as_ref()).await?;
+    // A client that does not read its stream is not read from: what it sends
+    // would be answered there.
+    client.wait_for_room().await;
+    if client.is_over() {
+        return Err(Refusal::SessionOver.into());
+    }
+    let (incoming, turns) = enter(site, who, text, turns)?;
+    let take = |half: &mut ServerHalf| half.handle_incoming(Lane::MAIN, incoming, None);
+    client.step_in(turns, Some(&charge), take).1.holding(charge).detach();
+    site.after_call(&client);
+    Ok(plain(StatusCode::ACCEPTED, "Accepted".to_owned()))
+}
+
+/// All sessions of one endpoint.
+#[derive(Debug)]
+pub(super) struct HttpSessions {
+    most: AtomicUsize,
+    idle: Duration,
+    /// Every request of a legacy client looks here, so looking must not exclude looking.
+    table: RwLock<SessionTable>,
+}
+
+#[derive(Debug, Default)]
+struct SessionTable {
+    by_id: HashMap<SessionId, OpenSession>,
+    /// The task that looks for idle sessions, once there was one.
+    reaping: Option<OwnedTask>,
+    closed: bool,
+}
+
+/// A session, and its place among those that its owner may have.
+#[derive(Debug)]
+struct OpenSession {
+    client: Arc<ClientConnection>,
+    _stay: SessionPermit,
+}
+
+/// Ends a session when it is dropped.
+#[derive(Debug)]
+pub(super) struct HeldSession {
+    sessions: Arc<HttpSessions>,
+    id: SessionId,
+    client: Arc<ClientConnection>,
+    told: bool,
+    /// Whether the client may have been gone when it was told.
+    doubted: bool,
+}
+
+impl HeldSession {
+    /// The client gets to know the id: the session lives on, unless its greeting fails.
+    /// If it is doubted that the client is there, its session ends with the stream of
+    /// a greeting that is not answered.
+    fn tell(&mut self, doubted: bool) -> HeaderValue {
+        (self.told, self.doubted) = (true, doubted);
+        HeaderValue::from_str(&self.id.0).expect("a session id is hexadecimal")
+    }
+}
+
+impl Drop for HeldSession {
+    fn drop(&mut self) {
+        let phase = self.client.phase();
+        let is_lost = self.doubted && phase == Some(Phase::Greeting);
+        if !self.told || is_lost || phase == Some(Phase::Fresh) {
+            self.sessions.close(&self.id);
+        }
+    }
+}
+
+/// An unguessable name, in visible ASCII (HTTP-20).
+#[derive(Clone, Eq, Hash, PartialEq)]
+struct SessionId(Box<str>);
+
+impl SessionId {
+    fn random() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(format!("{:032x}", u128::from_ne_bytes(bytes)).into()))
+    }
+}
+
+impl fmt::Debug for SessionId {
+    /// Whoever has the id has the session, so logs show only its beginning.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}…", self.0.get(..6).unwrap_or_default())
+    }
+}
+
+impl HttpSessions {
+    pub(super) fn new(most: usize, idle: Duration) -> Arc<Self> {
+        Arc::new(Self { most: AtomicUsize::new(most), idle, table: RwLock::default() })
+    }
+
+    /// Takes so many from here on; those that are there stay.
+    pub(super) fn bound(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    /// A new session for `client`; it ends with what is returned.
+    fn open(self: &Arc<Self>, client: &Arc<ClientConnection>) -> Result<HeldSession, Refusal> {
+        let stay = client.who().stay()?;
+        let id = SessionId::random().map_err(|_| Refusal::TooManySessions)?;
+        let mut table = self.write();
+        if table.closed || table.by_id.len() >= self.most.load(Ordering::Relaxed) {
+            return Err(Refusal::TooManySessions);
+        }
+        client.mark(&id.0);
+        table.by_id.insert(id.clone(), OpenSession { client: Arc::clone(client), _stay: stay });
+        let reap = || OwnedTask::spawn(reap(Arc::downgrade(self), self.idle));
+        table.reaping.get_or_insert_with(reap);
+        let (sessions, client) = (Arc::clone(self), Arc::clone(client));
+        Ok(HeldSession { sessions, id, client, told: false, doubted: false })
+    }
+
+    /// The session of this id, if it is theirs. Others learn nothing of it.
+    fn find(&self, id: &SessionId, who: &Who) -> Result<Arc<ClientConnection>, Refusal> {
+        let table = self.read();
+        let client = table.by_id.get(id).map(|open| Arc::clone(&open.client));
+        drop(table);
+        let client = client.filter(|client| client.who().is_same(who));
+        let client = client.ok_or(Refusal::SessionOver)?;
+        if client.is_over() {
+            // The backend ended it, for instance because its client reads too slowly.
+            self.write().by_id.remove(id);
+            return Err(Refusal::SessionOver);
+        }
+        Ok(client)
+    }
+
+    /// Ends a session, if it is there.
+    fn close(&self, id: &SessionId) -> bool {
+        let open = self.write().by_id.remove(id);
+        open.inspect(|open| open.client.end()).is_some()
+    }
+
+    /// Ends the sessions of everybody who may not stay.
+    pub(super) fn close_unless(&self, stays: impl Fn(&Who) -> bool) {
+        let may_not = |_: &SessionId, open: &mut OpenSession| !stays(open.client.who());
+        let gone: Vec<_> = self.write().by_id.extract_if(may_not).collect();
+        for (_, open) in gone {
+            open.client.end();
+        }
+    }
+
+    /// Takes no new sessions, and ends each as soon as it waits for no answer.
+    pub(super) fn close_all(self: &Arc<Self>) {
+        let mut table = self.write();
+        table.closed = true;
+        let open = table.by_id.iter().map(|(id, open)| (id.clone(), Arc::clone(&open.client)));
+        let open: Vec<_> = open.collect();
+        drop(table);
+        for (id, client) in open {
+            if client.owed() == 0 {
+                self.close(&id);
+                continue;
+            }
+            let sessions = Arc::clone(self);
+            tokio::spawn(async move {
+                client.all_answered().await;
+                sessions.close(&id);
+            });
+        }
+    }
+
+    pub(super) fn clients(&self) -> Vec<Arc<ClientConnection>> {
+        self.read().by_id.values().map(|open| Arc::clone(&open.client)).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.read().by_id.len()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, SessionTable> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, SessionTable> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close_idle(&self) {
+        let deadline = now().checked_sub(self.idle);
+        let is_idle = |_: &SessionId, open: &mut OpenSession| {
+            open.client.idle_since().is_some_and(|since| Some(since) <= deadline)
+        };
+        let gone: Vec<_> = self.write().by_id.extract_if(is_idle).collect();
+        for (id, open) in gone {
+            tracing::debug!(session = ?id, "idle for too long, closed");
+            open.client.end();
+        }
+    }
+}
+
+/// A look that comes so late tells that the process was stopped, or the machine.
+const LATE: Duration = Duration::from_secs(2);
+
+/// Looks for idle sessions as long as the endpoint is there.
+async fn reap(sessions: Weak<HttpSessions>, idle: Duration) {
+    let pace = (idle / 4).clamp(Duration::from_millis(50), Duration::from_secs(30));
+    let mut looked = now();
+    loop {
+        tokio::time::sleep(pace).await;
+        let Some(sessions) = sessions.upgrade() else { return };
+        let since = now().saturating_duration_since(std::mem::replace(&mut looked, now()));
+        // After a stop of the process its clients have a moment: what they sent
+        // meanwhile is not read yet.
+        if since < LATE.max(2 * pace) {
+            sessions.close_idle();
+        }
+    }
 }

@@ -272,7 +272,8 @@ fn default_port(url: &Uri) -> Option<u16> {
 pub(crate) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let reference = reference.split('#').next()?.trim();
     let scheme = base.scheme_str()?;
-    if has_scheme(reference) {
+    let end = reference.find([':', '/', '?']);
+    if end.is_some_and(|end| end > 0 && reference[end..].starts_with(':')) {
         return reference.parse().ok();
     }
     if reference.starts_with("//") {
@@ -290,11 +291,6 @@ pub(crate) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
         _ => format!("{}{query}", without_dots(&format!("{directory}{path}"))),
     };
     format!("{scheme}://{}{target}", base.authority()?).parse().ok()
-}
-
-fn has_scheme(reference: &str) -> bool {
-    let end = reference.find([':', '/', '?']);
-    end.is_some_and(|end| end > 0 && reference[end..].starts_with(':'))
 }
 
 fn without_dots(path: &str) -> String {

@@ -13,35 +13,56 @@
 //! receiver also counts it, so that [`serve`] returns when the last one is gone.
 //! Long streams and calls that take their time are not told here: the service ends
 //! them by its own means when it hears of the shutdown, as
-//! [`Sites::stop`](super::sites::Sites::stop) does, and what it leaves open is cut.
+//! [`Sites::stop`](super::site::Sites::stop) does, and what it leaves open is cut.
+//!
+//! # Whether a client is still there
+//!
+//! A client may close its sending side once its request is sent, and read on. To
+//! us that looks like a client that is gone, until we write: then one that is gone
+//! resets the connection. So the end of what the client sends is kept from hyper
+//! while an answer is awaited, the answer is begun at once to find out, and a
+//! reset is told to hyper as the end. Where nothing can be written before the whole
+//! answer is there, the client is waited for for a while.
+//!
+//! ```text
+//!   Open ── end of input, an answer is awaited ──▶ Ended ──┬─ reset ────▶ the end
+//!     └──── end of input, none is awaited ──▶ the end      ├─ answered ─▶ the end
+//!                                                          └─ too late ─▶ cut
+//! ```
+//!
+//! Only HTTP/1 knows this: on HTTP/2 a stream is ended by a frame of its own, and
+//! each is a [`ClientPeer`] of its own.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::future::poll_fn;
-use std::pin::pin;
-use std::sync::Arc;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body;
-use http_body_util::{Either, Full};
+use http_body_util::{Either as EitherBody, Full};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::service::Service as _;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tower_service::Service;
 
-use crate::drive::DEFAULT_GRACE;
-pub(crate) use peer::{Awaited, Carrying, Peer};
-use peer::{ConnectionSlot, ConnectionSlots};
-
-mod peer;
+use crate::connection::lock;
+use crate::drive::{DEFAULT_GRACE, Either, race};
 
 /// The bounds of a listener.
 #[derive(Clone, Debug)]
@@ -98,7 +119,7 @@ pub async fn serve<S, B>(
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let (phase, watcher) = watch::channel(Phase::Serving);
+    let (phase, watcher) = watch::channel(ListenPhase::Serving);
     let slots = ConnectionSlots::new(&options);
     let http = builder(&options, options.head_timeout, watcher.clone());
     let brief = builder(&options, RESERVE_TIME, watcher.clone());
@@ -116,37 +137,38 @@ pub async fn serve<S, B>(
         } else {
             (&http, options.head_timeout, None)
         };
-        let connection = Connection { slot, phase: watcher.clone(), patience, only };
-        tokio::spawn(connection.run(http.clone(), stream, service));
+        let (http, phase) = (http.clone(), watcher.clone());
+        let stream = PeerStream::new(stream, slot);
+        tokio::spawn(serve_one(http, stream, service, phase, patience, only));
     }
     drop((listener, watcher, http, brief));
-    phase.send_replace(Phase::Draining);
+    phase.send_replace(ListenPhase::Draining);
     if tokio::time::timeout(options.grace, phase.closed()).await.is_err() {
         let left = slots.taken();
         tracing::warn!(left, "connections outlived the grace period and are cut");
-        phase.send_replace(Phase::Cut);
+        phase.send_replace(ListenPhase::Cut);
         phase.closed().await;
     }
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Phase {
+enum ListenPhase {
     Serving,
     Draining,
     Cut,
 }
 
 /// Completes in `phase` or a later one. Without a sender, [`serve`] was dropped.
-async fn reached(watcher: &mut watch::Receiver<Phase>, phase: Phase) {
+async fn reached(watcher: &mut watch::Receiver<ListenPhase>, phase: ListenPhase) {
     _ = watcher.wait_for(|current| *current >= phase).await;
 }
 
 fn builder(
     options: &ListenOptions,
     patience: Duration,
-    phase: watch::Receiver<Phase>,
-) -> Builder<Streams> {
-    let mut http = Builder::new(Streams { phase });
+    phase: watch::Receiver<ListenPhase>,
+) -> Builder<StreamExecutor> {
+    let mut http = Builder::new(StreamExecutor { phase });
     http.http1()
         .timer(TokioTimer::new())
         .header_read_timeout(patience)
@@ -162,28 +184,28 @@ fn builder(
 
 tokio::task_local! {
     /// The HTTP/2 stream that a task serves.
-    static STREAM: Peer;
+    static STREAM: ClientPeer;
 }
 
 /// Runs HTTP/2 streams as tasks that end with the rest, or alone: other clients may
 /// be answered by the same connection.
 #[derive(Clone)]
-struct Streams {
-    phase: watch::Receiver<Phase>,
+struct StreamExecutor {
+    phase: watch::Receiver<ListenPhase>,
 }
 
-impl<F> Executor<F> for Streams
+impl<F> Executor<F> for StreamExecutor
 where
     F: Future + Send + 'static,
     F::Output: Send,
 {
     fn execute(&self, stream: F) {
         let mut phase = self.phase.clone();
-        let peer = Peer::default();
+        let peer = ClientPeer::default();
         tokio::spawn(STREAM.scope(peer.clone(), async move {
             tokio::select! {
                 _ = stream => {}
-                () = reached(&mut phase, Phase::Cut) => {}
+                () = reached(&mut phase, ListenPhase::Cut) => {}
                 () = poll_fn(|cx| peer.poll_cut(cx)) => {
                     tracing::debug!("stream of a client that does not read is cut");
                 }
@@ -192,94 +214,86 @@ where
     }
 }
 
-struct Connection {
-    /// Goes with the stream, which may become a socket and outlive this.
-    slot: ConnectionSlot,
-    phase: watch::Receiver<Phase>,
+/// Serves one connection. `only` is what a connection of the reserve may ask for.
+async fn serve_one<S, B>(
+    http: Builder<StreamExecutor>,
+    stream: PeerStream,
+    service: S,
+    mut watching: watch::Receiver<ListenPhase>,
     patience: Duration,
-    /// What it may ask for, if not everything: it is one of the reserve.
     only: Option<Arc<[String]>>,
-}
-
-impl Connection {
-    async fn run<S, B>(self, http: Builder<Streams>, stream: TcpStream, service: S)
-    where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<Box<dyn Error + Send + Sync>>,
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        let Self { slot, phase: mut watching, patience, only } = self;
-        let is_reserve = only.is_some();
-        let spoke = Arc::new(AtomicBool::new(false));
-        let leaving = Arc::new(Notify::new());
-        let peer = Peer::default();
-        let service = TowerToHyperService::new(service);
-        let noting = hyper::service::service_fn({
-            let (spoke, leaving, peer) = (Arc::clone(&spoke), Arc::clone(&leaving), peer.clone());
-            move |mut request: Request<Incoming>| {
-                spoke.store(true, Ordering::Relaxed);
-                let version = request.version();
-                // Before the first poll: in between, hyper looks for the end of input.
-                let awaited = (version <= Version::HTTP_11).then(|| peer.await_answer());
-                let path = request.uri().path();
-                let is_let = only.as_ref().is_none_or(|only| only.iter().any(|one| one == path));
-                let (service, leaving, peer) =
-                    (service.clone(), Arc::clone(&leaving), peer.clone());
-                async move {
-                    if !is_let {
-                        leaving.notify_one();
-                        return Ok(full(version));
-                    }
-                    request.extensions_mut().insert(STREAM.try_with(Peer::clone).unwrap_or(peer));
-                    let answer = service.call(request);
-                    let response = match awaited {
-                        Some(awaited) => awaited.wait_for(answer).await,
-                        None => answer.await,
-                    };
-                    let mut response = response?.map(Either::Left);
-                    if is_reserve || response.status() == StatusCode::UNAUTHORIZED {
-                        // Strangers do not keep connections that others need.
-                        close(&mut response, version);
-                        leaving.notify_one();
-                    }
-                    Ok::<_, S::Error>(response)
+) where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let is_reserve = only.is_some();
+    let spoke = Arc::new(AtomicBool::new(false));
+    let leaving = Arc::new(Notify::new());
+    let peer = stream.peer.clone();
+    let service = TowerToHyperService::new(service);
+    let noting = hyper::service::service_fn({
+        let (spoke, leaving, peer) = (Arc::clone(&spoke), Arc::clone(&leaving), peer.clone());
+        move |mut request: Request<Incoming>| {
+            spoke.store(true, Ordering::Relaxed);
+            let version = request.version();
+            // Before the first poll: in between, hyper looks for the end of input.
+            let awaited = (version <= Version::HTTP_11).then(|| peer.await_answer());
+            let path = request.uri().path();
+            let is_let = only.as_ref().is_none_or(|only| only.iter().any(|one| one == path));
+            let (service, leaving, peer) = (service.clone(), Arc::clone(&leaving), peer.clone());
+            async move {
+                if !is_let {
+                    leaving.notify_one();
+                    return Ok(full(version));
                 }
+                request.extensions_mut().insert(STREAM.try_with(ClientPeer::clone).unwrap_or(peer));
+                let answer = service.call(request);
+                let response = match awaited {
+                    Some(awaited) => awaited.wait_for(answer).await,
+                    None => answer.await,
+                };
+                let mut response = response?.map(EitherBody::Left);
+                if is_reserve || response.status() == StatusCode::UNAUTHORIZED {
+                    // Strangers do not keep connections that others need.
+                    close(&mut response, version);
+                    leaving.notify_one();
+                }
+                Ok::<_, S::Error>(response)
             }
-        });
-        let cutting = peer.clone();
-        let stream = TokioIo::new(peer::PeerStream::new(stream, peer, slot));
-        let mut connection = pin!(http.serve_connection_with_upgrades(stream, noting));
-        // hyper's own timer starts only after it knows the HTTP version, which a
-        // peer that sends nothing, or the start of a preface, never lets it know.
-        let mut silence = pin!(tokio::time::sleep(patience));
-        let mut awaited = Phase::Draining;
-        loop {
-            tokio::select! {
-                ended = connection.as_mut() => {
-                    if let Err(error) = ended {
-                        tracing::debug!(error, "connection ended early");
-                    }
+        }
+    });
+    let mut connection = pin!(http.serve_connection_with_upgrades(TokioIo::new(stream), noting));
+    // hyper's own timer starts only after it knows the HTTP version, which a
+    // peer that sends nothing, or the start of a preface, never lets it know.
+    let mut silence = pin!(tokio::time::sleep(patience));
+    let mut awaited = ListenPhase::Draining;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(error, "connection ended early");
+                }
+                break;
+            }
+            () = reached(&mut watching, awaited) => {
+                if awaited == ListenPhase::Cut || watching.has_changed().is_err() {
                     break;
                 }
-                () = reached(&mut watching, awaited) => {
-                    if awaited == Phase::Cut || watching.has_changed().is_err() {
-                        break;
-                    }
-                    connection.as_mut().graceful_shutdown();
-                    awaited = Phase::Cut;
-                }
-                () = poll_fn(|cx| cutting.poll_cut(cx)) => {
-                    tracing::debug!("connection of a client that is gone, or does not read, is cut");
+                connection.as_mut().graceful_shutdown();
+                awaited = ListenPhase::Cut;
+            }
+            () = poll_fn(|cx| peer.poll_cut(cx)) => {
+                tracing::debug!("connection of a client that is gone, or does not read, is cut");
+                break;
+            }
+            () = leaving.notified() => connection.as_mut().graceful_shutdown(),
+            () = silence.as_mut(), if !silence.is_elapsed() => {
+                if is_reserve || !spoke.load(Ordering::Relaxed) {
+                    tracing::debug!("peer sent no request in time");
                     break;
-                }
-                () = leaving.notified() => connection.as_mut().graceful_shutdown(),
-                () = silence.as_mut(), if !silence.is_elapsed() => {
-                    if is_reserve || !spoke.load(Ordering::Relaxed) {
-                        tracing::debug!("peer sent no request in time");
-                        break;
-                    }
                 }
             }
         }
@@ -290,9 +304,9 @@ impl Connection {
 const RESERVE_TIME: Duration = Duration::from_secs(2);
 
 /// What somebody gets for whom there is no connection left.
-fn full<B>(version: Version) -> Response<Either<B, Full<Bytes>>> {
+fn full<B>(version: Version) -> Response<EitherBody<B, Full<Bytes>>> {
     let text = Bytes::from_static(b"too many connections; try again later\n");
-    let mut response = Response::new(Either::Right(Full::new(text)));
+    let mut response = Response::new(EitherBody::Right(Full::new(text)));
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
     close(&mut response, version);
@@ -303,5 +317,425 @@ fn full<B>(version: Version) -> Response<Either<B, Full<Bytes>>> {
 fn close<B>(response: &mut Response<B>, version: Version) {
     if version <= Version::HTTP_11 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
+/// How long a client that sends nothing more is waited for, if its answer cannot be
+/// begun: only what is written shows whether it is still there.
+const MOST_DOUBT: Duration = Duration::from_secs(30);
+
+/// The connection that a request came by, or its stream on one, among the request's
+/// extensions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClientPeer(Arc<Mutex<PeerState>>);
+
+#[derive(Debug, Default)]
+struct PeerState {
+    /// Answers that somebody works on.
+    awaited: usize,
+    /// Whether the client sends nothing more.
+    has_ended: bool,
+    reader: Option<Waker>,
+    answerer: Option<Waker>,
+    /// The number of the client that is answered.
+    carries: u64,
+    is_cut: bool,
+}
+
+impl PeerState {
+    fn wake_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl ClientPeer {
+    /// Says that an answer is on its way to the client, until it is dropped.
+    pub(crate) fn await_answer(&self) -> Awaited {
+        lock(&self.0).awaited += 1;
+        Awaited { peer: self.clone(), told: false }
+    }
+
+    /// Says which client is answered by it from here on.
+    pub(crate) fn carry(&self, client: u64) -> Carrying {
+        lock(&self.0).carries = client;
+        Carrying { peer: Arc::downgrade(&self.0), client }
+    }
+
+    /// Ends the connection, whatever is still to be written.
+    pub(crate) fn cut(&self) {
+        let mut state = lock(&self.0);
+        state.is_cut = true;
+        state.wake_reader();
+    }
+
+    /// Ready when the connection is to end.
+    fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.0);
+        state.reader = Some(cx.waker().clone());
+        if state.is_cut { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn end(&self) {
+        let mut state = lock(&self.0);
+        state.has_ended = true;
+        if let Some(answerer) = state.answerer.take() {
+            answerer.wake();
+        }
+    }
+
+    /// Whether an answer is awaited; wakes the reader when that changes.
+    fn is_awaited(&self, cx: &Context<'_>) -> bool {
+        let mut state = lock(&self.0);
+        state.reader = Some(cx.waker().clone());
+        state.awaited > 0
+    }
+}
+
+/// A client that is answered by a connection, until that is over or answers another.
+#[derive(Debug)]
+pub(crate) struct Carrying {
+    peer: Weak<Mutex<PeerState>>,
+    client: u64,
+}
+
+impl Carrying {
+    /// The connection, if it still answers the client.
+    pub(crate) fn peer(&self) -> Option<ClientPeer> {
+        let peer = ClientPeer(self.peer.upgrade()?);
+        let is_so = lock(&peer.0).carries == self.client;
+        is_so.then_some(peer)
+    }
+
+    /// Whether it is about this connection.
+    pub(crate) fn is_by(&self, peer: &ClientPeer) -> bool {
+        std::ptr::eq(self.peer.as_ptr(), Arc::as_ptr(&peer.0))
+    }
+}
+
+/// An answer that is on its way to the client.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    peer: ClientPeer,
+    told: bool,
+}
+
+impl Awaited {
+    /// Waits for the head of the answer. If that does not come in time to a client
+    /// that sends nothing more, its connection is cut, and this with it.
+    async fn wait_for<T>(mut self, answer: impl Future<Output = T>) -> T {
+        let mut answer = pin!(answer);
+        let mut doubt = None;
+        poll_fn(|cx| {
+            let answer = answer.as_mut().poll(cx);
+            if self.poll_doubt(cx) {
+                doubt = Some(Box::pin(tokio::time::sleep(MOST_DOUBT)));
+            }
+            if doubt.as_mut().is_some_and(|doubt| doubt.as_mut().poll(cx).is_ready()) {
+                self.peer.cut();
+            }
+            answer
+        })
+        .await
+    }
+
+    /// Whether the client had ended what it sends when that was last asked.
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.told
+    }
+
+    /// Whether the client sends nothing more, so that what is missing does not come.
+    pub(crate) fn poll_ended(&self, cx: &Context<'_>) -> bool {
+        let mut state = lock(&self.peer.0);
+        state.answerer = Some(cx.waker().clone());
+        state.has_ended
+    }
+
+    /// Whether something must be written, to find out if the client is gone: true
+    /// once, when it has ended what it sends.
+    pub(crate) fn poll_doubt(&mut self, cx: &Context<'_>) -> bool {
+        if self.told {
+            return false;
+        }
+        let mut state = lock(&self.peer.0);
+        if state.has_ended {
+            self.told = true;
+        } else {
+            state.answerer = Some(cx.waker().clone());
+        }
+        self.told
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        let mut state = lock(&self.peer.0);
+        state.awaited -= 1;
+        state.wake_reader();
+    }
+}
+
+/// A connection as hyper reads and writes it.
+struct PeerStream {
+    read: ReadSide,
+    write: OwnedWriteHalf,
+    peer: ClientPeer,
+    /// Whether hyper has something to write that the socket does not take yet.
+    is_full: bool,
+    /// Last, so that it is freed after the connection, which may become a socket.
+    _slot: ConnectionSlot,
+}
+
+enum ReadSide {
+    Open(OwnedReadHalf),
+    /// The client sends nothing more; ready when the connection is broken.
+    Ended(Pin<Box<dyn Future<Output = ()> + Send>>),
+    Over,
+}
+
+impl PeerStream {
+    fn new(stream: TcpStream, slot: ConnectionSlot) -> Self {
+        let (read, write) = stream.into_split();
+        let (read, peer) = (ReadSide::Open(read), ClientPeer::default());
+        Self { read, write, peer, is_full: false, _slot: slot }
+    }
+
+    fn written<T>(&mut self, wrote: Poll<T>) -> Poll<T> {
+        if std::mem::replace(&mut self.is_full, wrote.is_pending()) && !self.is_full {
+            lock(&self.peer.0).wake_reader();
+        }
+        wrote
+    }
+}
+
+impl AsyncRead for PeerStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let ReadSide::Open(read) = &mut self.read {
+            let before = buffer.filled().len();
+            ready!(Pin::new(read).poll_read(cx, buffer))?;
+            if buffer.filled().len() > before || buffer.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            if !self.peer.is_awaited(cx) && !self.is_full {
+                return Poll::Ready(Ok(()));
+            }
+            if let ReadSide::Open(read) = std::mem::replace(&mut self.read, ReadSide::Over) {
+                let broken = async move { _ = read.ready(Interest::ERROR).await };
+                self.read = ReadSide::Ended(Box::pin(broken));
+            }
+            self.peer.end();
+        }
+        let is_awaited = self.peer.is_awaited(cx) || self.is_full;
+        match &mut self.read {
+            ReadSide::Ended(broken) if is_awaited => broken.as_mut().poll(cx).map(Ok),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl AsyncWrite for PeerStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.write).poll_write(cx, bytes);
+        self.written(wrote)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.write).poll_write_vectored(cx, pieces);
+        self.written(wrote)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.write.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.write).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.write).poll_shutdown(cx)
+    }
+}
+
+/// The bounds on open connections: so many in all, a share of them for each address,
+/// and a few more for health checks.
+struct ConnectionSlots {
+    free: Arc<Semaphore>,
+    reserve: Arc<Semaphore>,
+    max: usize,
+    max_each: usize,
+    each: SlotCounts,
+    /// Whether it was told that all are taken, since one was free.
+    told: AtomicBool,
+}
+
+/// Open connections by address.
+type SlotCounts = Arc<Mutex<HashMap<IpAddr, usize>>>;
+
+/// The place of one connection, free again when it is dropped.
+struct ConnectionSlot {
+    _permit: OwnedSemaphorePermit,
+    /// None if it is one of the reserve, which does not count for its address.
+    counted: Option<(SlotCounts, IpAddr)>,
+}
+
+impl ConnectionSlot {
+    /// Whether it may only ask for the paths that the reserve is for.
+    fn is_reserve(&self) -> bool {
+        self.counted.is_none()
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        let Some((each, address)) = &self.counted else { return };
+        let mut each = lock(each);
+        let Some(open) = each.get_mut(address) else { return };
+        *open -= 1;
+        if *open == 0 {
+            each.remove(address);
+        }
+    }
+}
+
+impl ConnectionSlots {
+    fn new(options: &ListenOptions) -> Self {
+        let max = options.max_connections;
+        let reserve = if options.reserve_paths.is_empty() { 0 } else { options.reserve };
+        Self {
+            free: Arc::new(Semaphore::new(max)),
+            reserve: Arc::new(Semaphore::new(reserve)),
+            max,
+            max_each: options.max_per_address.unwrap_or(max - max / 4).max(1),
+            each: Arc::default(),
+            told: AtomicBool::new(false),
+        }
+    }
+
+    fn taken(&self) -> usize {
+        self.max - self.free.available_permits()
+    }
+
+    /// The next connection that there is a place for. Never gives up.
+    async fn accept(&self, listener: &TcpListener) -> (TcpStream, ConnectionSlot) {
+        loop {
+            self.has_place().await;
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) if is_peers_fault(&error) => continue,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept connections, pausing");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let Some(slot) = self.take(network(peer.ip())) else {
+                tracing::debug!(%peer, "one address has all the connections that it may have");
+                continue;
+            };
+            // Answers are small and whole; waiting for more to send only delays them.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "no TCP_NODELAY");
+            }
+            return (stream, slot);
+        }
+    }
+
+    /// Waits until a connection may be taken.
+    async fn has_place(&self) {
+        if self.free.available_permits() > 0 {
+            self.told.store(false, Ordering::Relaxed);
+            return;
+        }
+        if !self.told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(max = self.max, "all connection slots are taken");
+        }
+        // One that is there is not kept: which it is, the peer's address says.
+        let (Either::Left(place) | Either::Right(place)) =
+            race(self.free.acquire(), self.reserve.acquire()).await;
+        drop(place);
+    }
+
+    fn take(&self, address: IpAddr) -> Option<ConnectionSlot> {
+        if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
+            let mut each = lock(&self.each);
+            let open = each.entry(address).or_default();
+            if *open < self.max_each {
+                *open += 1;
+                let counted = Some((Arc::clone(&self.each), address));
+                return Some(ConnectionSlot { _permit: permit, counted });
+            }
+        }
+        let permit = Arc::clone(&self.reserve).try_acquire_owned().ok()?;
+        Some(ConnectionSlot { _permit: permit, counted: None })
+    }
+}
+
+/// What counts as one address: whoever has one of version 6 has 2^64 of them.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+/// Whether the connection failed, not the listener: no reason to pause.
+fn is_peers_fault(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// Long enough for descriptors to be freed, short enough to go unnoticed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_failed_listener_makes_us_pause() {
+        let aborted = io::Error::from(io::ErrorKind::ConnectionAborted);
+        let too_many_files = io::Error::from_raw_os_error(24);
+        assert!(is_peers_fault(&aborted));
+        assert!(!is_peers_fault(&too_many_files));
+    }
+
+    #[test]
+    fn addresses_of_one_network_share_their_connections() {
+        let options = ListenOptions {
+            max_connections: 8,
+            reserve: 1,
+            reserve_paths: vec!["/healthz".to_owned()],
+            ..ListenOptions::default()
+        };
+        let slots = ConnectionSlots::new(&options);
+        let take = |address: &str| slots.take(network(address.parse().unwrap()));
+        let mut taken: Vec<_> = (0..6).map(|n| take(&format!("2001:db8::{n}"))).collect();
+        assert!(taken.iter().flatten().all(|slot| !slot.is_reserve()) && taken.len() == 6);
+        assert!(take("2001:db8::7").is_some_and(|slot| slot.is_reserve()));
+        taken.push(take("2001:db8:0:1::1"));
+        taken.push(take("::ffff:192.0.2.1"));
+        assert!(taken.iter().flatten().all(|slot| !slot.is_reserve()));
+        let last = take("192.0.2.2");
+        assert!(last.as_ref().is_some_and(ConnectionSlot::is_reserve), "all are taken");
+        assert!(take("192.0.2.3").is_none());
+        drop((taken, last));
+        assert!(lock(&slots.each).is_empty() && slots.taken() == 0);
     }
 }

@@ -1,41 +1,41 @@
-//! The paths of a server: the endpoint, and the two of the first revision beside it.
+//! The paths of a server, several servers behind one listener, and a site while it runs.
 //!
 //! A [`Site`] is a `tower` service. Mounted as it is, it answers at
 //! [`SiteOptions::path`] and its HTTP+SSE neighbours; [`Site::endpoint`] is the
 //! endpoint alone, to mount anywhere in somebody's own router.
+//!
+//! [`Sites`] are several of them, and a few pages that are no MCP: whether we are well,
+//! and what is served. Each site has its own paths (`/servers/files/mcp`), sessions and
+//! server behind it. Pages that only say whether we are well need no key: whoever watches
+//! over a machine has none. The others are behind the [`Authenticate`] of [`Sites::behind`].
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body::Body as HttpBody;
+use switchboard_proto::exchange::Carrier;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::revision::Revision;
+use switchboard_proto::revision::{Era, Revision};
+use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
-use super::endpoint::{self, Reply};
-use super::gate::{self, Gate};
-use super::guard::{CorsGrant, Guard};
-use super::legacy_session::{self, Sessions};
-use super::request_body::BodyBudget;
-use super::response_body::Body;
-use super::site_control::{CurrentRules, HttpCounters};
+use super::body::{Body, BodyBudget, HttpCounters, RequestBody};
+use super::endpoint::{self, HttpReply, HttpSessions};
 use super::ws::{self, Sockets};
-use crate::backend::Backend;
+use crate::access::{self, Authenticate, CorsGrant, Guard, Who};
+use crate::backend::{Backend, PendingWork};
 use crate::connection::ClientConnection;
 use crate::connection::unread::Unread;
-use crate::park::Parking;
+use crate::drive;
+use crate::parked_calls::Parking;
 use crate::upstream::{self, Through};
-use crate::who::Who;
 
 /// How a site behaves.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ pub struct SiteOptions {
     /// Where clients may open a `WebSocket`; empty for nowhere, as it is by default.
     pub ws_path: String,
     /// Whom every request has to pass.
-    pub gate: Option<Arc<dyn Gate>>,
+    pub authenticator: Option<Arc<dyn Authenticate>>,
     /// Added to every answer.
     pub headers: HeaderMap,
     /// No sessions: each request of a legacy client stands alone, and its server
@@ -111,7 +111,7 @@ impl Default for SiteOptions {
             sse_path: "/sse".to_owned(),
             message_path: "/message".to_owned(),
             ws_path: String::new(),
-            gate: None,
+            authenticator: None,
             headers: HeaderMap::new(),
             stateless: None,
             modern: true,
@@ -123,19 +123,19 @@ impl Default for SiteOptions {
 /// A server on HTTP, for clients of every era and transport. Cheap to clone.
 #[derive(Clone)]
 pub struct Site {
-    pub(super) inner: Arc<Inner>,
+    inner: Arc<SiteState>,
 }
 
-pub(super) struct Inner {
+pub(super) struct SiteState {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) options: SiteOptions,
     /// What of the options may be otherwise by now.
-    pub(super) rules: CurrentRules,
-    pub(super) sessions: Arc<Sessions>,
+    rules: RwLock<Arc<SiteRules>>,
+    pub(super) sessions: Arc<HttpSessions>,
     /// Clients of the first revision: their stream is their session.
-    pub(super) old: Arc<Sessions>,
+    pub(super) old: Arc<HttpSessions>,
     /// Listens of modern clients: nothing but us would ever end them.
-    pub(super) listens: Arc<Sessions>,
+    pub(super) listens: Arc<HttpSessions>,
     /// Calls of modern clients that wait for input.
     pub(super) parking: Arc<Parking>,
     /// Clients on a `WebSocket`: their connection is their session.
@@ -147,32 +147,39 @@ pub(super) struct Inner {
 impl Site {
     /// A site in front of `backend`.
     pub fn new(backend: Arc<dyn Backend>, options: SiteOptions) -> Self {
-        let new = || Sessions::new(options.max_sessions, options.session_idle);
-        let (sessions, old, listens) = (new(), new(), new());
-        let parking = Parking::new(&options.limits);
-        let sockets = Sockets::new();
-        let rules = CurrentRules::of(&options);
-        let stopping = AtomicBool::new(false);
-        Self {
-            inner: Arc::new(Inner {
-                backend,
-                options,
-                rules,
-                sessions,
-                old,
-                listens,
-                parking,
-                sockets,
-                stopping,
-            }),
-        }
+        let new = || HttpSessions::new(options.max_sessions, options.session_idle);
+        let SiteOptions { guard, limits, max_sessions, .. } = options.clone();
+        let parking = Parking::new(&limits);
+        let state = SiteState {
+            backend,
+            rules: RwLock::new(Arc::new(SiteRules { guard, limits, max_sessions })),
+            sessions: new(),
+            old: new(),
+            listens: new(),
+            parking,
+            sockets: Sockets::new(),
+            stopping: AtomicBool::new(false),
+            options,
+        };
+        Self { inner: Arc::new(state) }
     }
 
-    /// Ends the sessions, streams and calls of everybody whom the gate does not keep,
+    /// Goes by these rules from the next request on, whatever its options said.
+    /// Sessions that are open stay, with the bounds that they began with.
+    pub fn adjust(&self, rules: SiteRules) {
+        let inner = &*self.inner;
+        for sessions in [&inner.sessions, &inner.old, &inner.listens] {
+            sessions.bound(rules.max_sessions);
+        }
+        inner.parking.bound(rules.limits.parked);
+        *inner.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+    }
+
+    /// Ends the sessions, streams and calls of everybody whom the authenticator does not keep,
     /// whether they wait for their server or for their client.
     pub fn recheck(&self) {
-        let Inner { options, sessions, old, listens, sockets, parking, .. } = &*self.inner;
-        if options.gate.is_none() {
+        let SiteState { options, sessions, old, listens, sockets, parking, .. } = &*self.inner;
+        if options.authenticator.is_none() {
             return;
         }
         let stays = |who: &Who| self.inner.keeps(who).is_ok();
@@ -203,59 +210,45 @@ impl Site {
         self.inner.parking.len()
     }
 
-    /// Whether it has something at `path`.
-    pub fn has(&self, path: &str) -> bool {
-        self.inner.options.place(path).is_some()
-    }
-
     /// How it behaves.
     pub fn options(&self) -> &SiteOptions {
         &self.inner.options
     }
 
     /// Answers at the endpoint, whatever the path.
-    pub async fn endpoint<B>(&self, request: Request<B>) -> Response<Body>
-    where
-        B: HttpBody<Data = Bytes> + Send,
-        B::Error: fmt::Display,
-    {
-        let (parts, body) = request.into_parts();
-        let response = match self.admit(&parts) {
-            Ok(admitted) => {
-                let reply = endpoint::answer(&self.inner, &admitted.who, parts, body).await;
-                admitted.answer(reply)
-            }
-            Err(response) => *response,
-        };
-        self.inner.options.tally.count(response)
+    pub async fn endpoint(&self, request: Request<impl RequestBody>) -> Response<Body> {
+        self.answer(SitePath::Endpoint, request).await
     }
 
     /// Answers at the path that the request names.
-    pub async fn route<B>(&self, mut request: Request<B>) -> Response<Body>
-    where
-        B: HttpBody<Data = Bytes> + Send,
-        B::Error: fmt::Display,
-    {
-        let options = &self.inner.options;
-        let Some(place) = options.place(request.uri().path()) else {
-            return nothing_here(&format!("{}{}", options.base, options.path));
-        };
+    pub async fn route(&self, request: Request<impl RequestBody>) -> Response<Body> {
+        let SiteOptions { base, path, .. } = &self.inner.options;
+        match self.inner.options.place(request.uri().path()) {
+            Some(place) => self.answer(place, request).await,
+            None => nothing_here(&format!("{base}{path}")),
+        }
+    }
+
+    async fn answer(
+        &self,
+        place: SitePath,
+        mut request: Request<impl RequestBody>,
+    ) -> Response<Body> {
+        let site = &*self.inner;
         let upgrade = (place == SitePath::Socket).then(|| hyper::upgrade::on(&mut request));
         let (parts, body) = request.into_parts();
         let admitted = match self.admit(&parts) {
             Ok(admitted) => admitted,
-            Err(response) => return options.tally.count(*response),
+            Err(response) => return site.options.tally.count(*response),
         };
         let who = &admitted.who;
         let reply = match (place, upgrade) {
-            (SitePath::Socket, Some(upgrade)) => ws::open(&self.inner, who, &parts, upgrade),
-            (SitePath::Listen, _) => legacy_session::open_sse(&self.inner, who, &parts),
-            (SitePath::Message, _) => {
-                legacy_session::post_sse_message(&self.inner, who, parts, body).await
-            }
-            _ => endpoint::answer(&self.inner, who, parts, body).await,
+            (SitePath::Socket, Some(upgrade)) => ws::open(site, who, &parts, upgrade),
+            (SitePath::Listen, _) => endpoint::open_sse(site, who, &parts),
+            (SitePath::Message, _) => endpoint::post_sse_message(site, who, parts, body).await,
+            _ => endpoint::answer(site, who, parts, body).await,
         };
-        options.tally.count(admitted.answer(reply))
+        site.options.tally.count(admitted.answer(reply))
     }
 }
 
@@ -296,12 +289,12 @@ pub(super) fn nothing_here(place: &str) -> Response<Body> {
     plain(StatusCode::NOT_FOUND, format!("{}\n", nothing_at(place)))
 }
 
-pub(super) fn nothing_at(place: &str) -> String {
+pub(crate) fn nothing_at(place: &str) -> String {
     format!("there is nothing here; the MCP endpoint is {place}")
 }
 
 /// A few words for people.
-pub(super) fn plain(status: StatusCode, text: String) -> Response<Body> {
+pub(crate) fn plain(status: StatusCode, text: String) -> Response<Body> {
     let mut response = Response::new(Body::whole(text.into()));
     *response.status_mut() = status;
     let media = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -309,19 +302,7 @@ pub(super) fn plain(status: StatusCode, text: String) -> Response<Body> {
     response
 }
 
-impl Inner {
-    /// A conversation that counts as a session, if there is room for one.
-    pub(super) fn is_full(&self) -> Result<(), Refusal> {
-        let open = self.sessions.len() + self.old.len() + self.sockets.len();
-        if open < self.rules().max_sessions { Ok(()) } else { Err(Refusal::TooManySessions) }
-    }
-}
-
-impl<B> Service<Request<B>> for Site
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: fmt::Display,
-{
+impl<B: RequestBody + 'static> Service<Request<B>> for Site {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -350,8 +331,8 @@ impl Site {
         if let Err(refused) = guard.check(parts) {
             return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
         }
-        let SiteOptions { gate, headers: more, .. } = &self.inner.options;
-        let admitted = gate::admit(gate.as_ref(), &parts.headers);
+        let SiteOptions { authenticator, headers: more, .. } = &self.inner.options;
+        let admitted = access::authenticate(authenticator.as_ref(), &parts.headers);
         if parts.method == Method::OPTIONS {
             if admitted.is_err() {
                 return Err(Box::new(preflight_of_stranger(guard, parts)));
@@ -365,14 +346,14 @@ impl Site {
         let grant = guard.grant(&parts.headers);
         match admitted {
             Ok(who) => {
-                let who = gate::mark_by_token(&who, &parts.headers);
+                let who = access::mark_by_token(&who, &parts.headers);
                 let through = upstream::through(&parts.headers);
                 let is_loop = !through.is_empty() && self.inner.backend.leads_back(&who, &through);
                 let ids = through.to_vec();
                 let through = Some(through).filter(|through| !through.is_empty());
                 let admitted = Admitted { who, grant, more, through };
                 if is_loop {
-                    return Err(Box::new(admitted.answer(Err(Refusal::Loop { ids }))));
+                    return Err(Box::new(admitted.answer(Err(Refusal::Loop { ids }.into()))));
                 }
                 Ok(admitted)
             }
@@ -395,15 +376,16 @@ struct Admitted<'a> {
 
 impl Admitted<'_> {
     /// The answer, marked for the browsers that may read it.
-    fn answer(self, reply: Reply) -> Response<Body> {
-        let mut response = reply.unwrap_or_else(|refusal| endpoint::refused(None, &refusal));
+    fn answer(self, reply: HttpReply) -> Response<Body> {
+        let mut response = reply.unwrap_or_else(|refused| endpoint::refused(&refused));
         for (name, value) in self.more {
             response.headers_mut().insert(name, value.clone());
         }
         if let Some(grant) = self.grant {
             grant.apply(response.headers_mut());
         }
-        response.map(|body| body.through(self.through))
+        response.body_mut().through = self.through;
+        response
     }
 }
 
@@ -423,4 +405,364 @@ fn preflight(guard: &Guard, parts: &Parts) -> Response<Body> {
     let headers = guard.preflight(parts).unwrap_or_else(|| HeaderMap::from_iter([allow]));
     *response.headers_mut() = headers;
     response
+}
+
+impl SiteState {
+    /// The rules as they are at this time.
+    pub(super) fn rules(&self) -> Arc<SiteRules> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A client that has said nothing yet.
+    pub(super) fn new_client(
+        &self,
+        era: Era,
+        carrier: Carrier,
+        who: &Who,
+        headers: &HeaderMap,
+    ) -> Result<Arc<ClientConnection>, Refusal> {
+        let backend = Arc::clone(&self.backend);
+        let (limits, shared) = (&self.rules().limits, self.options.shared);
+        let client = ClientConnection::new(era, carrier, backend, limits, shared);
+        client.carry(headers)?;
+        client.speak_for(who);
+        client.count_in(&self.options.unread);
+        if era == Era::Modern {
+            client.park_in(&self.parking);
+        }
+        Ok(client)
+    }
+
+    /// A conversation that counts as a session, if there is room for one.
+    pub(super) fn is_full(&self) -> Result<(), Refusal> {
+        let open = self.sessions.len() + self.old.len() + self.sockets.len();
+        if open < self.rules().max_sessions { Ok(()) } else { Err(Refusal::TooManySessions) }
+    }
+
+    /// All clients but those on a `WebSocket`.
+    fn clients(&self) -> Vec<Arc<ClientConnection>> {
+        [self.sessions.clients(), self.old.clients(), self.parking.clients()].concat()
+    }
+
+    /// Whether somebody who was let in may still come in. A body may take long, and a
+    /// key may be removed, or its grant taken away, while it arrives.
+    pub(super) fn keeps(&self, who: &Who) -> Result<(), Refusal> {
+        let authenticator = self.options.authenticator.as_ref();
+        let stays = authenticator.is_none_or(|it| it.keeps(who.name()));
+        if stays && who.is_current() { Ok(()) } else { Err(Refusal::KeyRemoved) }
+    }
+
+    /// A call that came while calls were given up, or while its key was removed, is
+    /// given up too.
+    pub(super) fn after_call(&self, client: &Arc<ClientConnection>) {
+        if self.stopping.load(Ordering::SeqCst) {
+            client.give_up(&Refusal::Stopping).detach();
+        } else if let Err(why) = self.keeps(client.who()) {
+            client.give_up(&why).detach();
+            // Listens do not count as calls.
+            client.end();
+        }
+    }
+}
+
+/// Who may talk to a site, and how much. See [`Site::adjust`].
+#[derive(Clone, Debug)]
+pub struct SiteRules {
+    /// Who may talk to it.
+    pub guard: Guard,
+    /// Bounds of each conversation.
+    pub limits: Arc<Limits>,
+    /// Sessions at once; beyond it new ones are refused.
+    pub max_sessions: usize,
+}
+
+impl Site {
+    /// Takes no new sessions, and ends those that are open with their streams.
+    /// One that waits for an answer ends when it has it, however long that takes.
+    pub fn close(&self) {
+        for sessions in [&self.inner.sessions, &self.inner.old, &self.inner.listens] {
+            sessions.close_all();
+        }
+        self.inner.sockets.close();
+    }
+
+    /// Waits until no call is open that was made until now, in whichever era.
+    pub async fn all_answered(&self) {
+        for client in self.inner.clients() {
+            client.all_answered().await;
+        }
+        for pipe in self.inner.sockets.pipes() {
+            pipe.is_quiet().await;
+        }
+    }
+
+    /// Answers every call that is open, and each that still comes, with an error
+    /// of its own. The work that is left tells the servers that nobody waits.
+    pub fn give_up(&self) -> PendingWork {
+        self.inner.stopping.store(true, Ordering::SeqCst);
+        let mut works = PendingWork::none();
+        for client in self.inner.clients() {
+            works.append(client.give_up(&Refusal::Stopping));
+        }
+        for pipe in self.inner.sockets.pipes() {
+            works.append(pipe.give_up(&Refusal::Stopping));
+        }
+        works
+    }
+
+    /// Waits until the last `WebSocket` is closed: the listener does not know them.
+    pub async fn sockets_closed(&self) {
+        self.inner.sockets.all_closed().await;
+    }
+}
+
+/// A client that has a session, or listens.
+#[derive(Clone, Debug)]
+pub struct ConnectedClient {
+    /// The client.
+    pub client: Arc<ClientConnection>,
+    /// How it is connected: `http` or `sse`.
+    pub transport: &'static str,
+    /// Where it came in.
+    pub path: Arc<str>,
+}
+
+impl Site {
+    /// Everybody who has a session here, but for those on a `WebSocket`, and modern
+    /// clients that listen.
+    pub fn seen(&self) -> Vec<ConnectedClient> {
+        let SiteState { options, sessions, old, listens, .. } = &*self.inner;
+        let seen = |clients: Vec<Arc<ClientConnection>>, transport, path: &str| {
+            let path: Arc<str> = path.into();
+            let seen = move |client| ConnectedClient { client, transport, path: Arc::clone(&path) };
+            clients.into_iter().map(seen)
+        };
+        seen(sessions.clients(), "http", &options.path)
+            .chain(seen(listens.clients(), "http", &options.path))
+            .chain(seen(old.clients(), "sse", &options.sse_path))
+            .collect()
+    }
+
+    /// Ends the listens of these clients, each with its result: those who still want
+    /// to hear of changes listen again, and look at what there is (SUB-8).
+    pub fn end_listens_of(&self, is_meant: impl Fn(&Who) -> bool) {
+        self.inner.listens.close_unless(|who| !is_meant(who));
+    }
+
+    /// How many listens of modern clients are open.
+    pub fn listens(&self) -> usize {
+        self.inner.listens.len()
+    }
+}
+
+/// Sites and pages, as one `tower` service. Cheap to clone.
+#[derive(Clone)]
+pub struct Sites {
+    inner: Arc<SitesState>,
+}
+
+struct SitesState {
+    guard: RwLock<Arc<Guard>>,
+    sites: RwLock<Arc<[Site]>>,
+    pages: Vec<(String, SitePage)>,
+    authenticator: Option<Arc<dyn Authenticate>>,
+    /// When a client was last heard, in milliseconds of Unix time.
+    used: AtomicU64,
+}
+
+/// What a page says.
+pub enum SitePage {
+    /// Always the same words.
+    Text(String),
+    /// JSON, made when it is asked for.
+    Json(Box<dyn Fn(&Sites) -> String + Send + Sync>),
+    /// Whether something is so: `ok`, or the status 503.
+    Check(Box<dyn Fn() -> bool + Send + Sync>),
+    /// Metrics in the text format of Prometheus, made when they are asked for.
+    Metrics(Box<dyn Fn(&Sites) -> String + Send + Sync>),
+}
+
+impl SitePage {
+    /// Whether it only says that we are well: it needs no key.
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::Text(_) | Self::Check(_))
+    }
+}
+
+impl Sites {
+    /// All that is served. `guard` is for the pages; the sites have their own.
+    pub fn new(guard: Guard, sites: Vec<Site>, pages: Vec<(String, SitePage)>) -> Self {
+        Self::behind(None, guard, sites, pages)
+    }
+
+    /// The same with an authenticator for the pages that tell more than whether we are well,
+    /// and for paths where nothing is: strangers do not learn which those are.
+    pub fn behind(
+        authenticator: Option<Arc<dyn Authenticate>>,
+        guard: Guard,
+        sites: Vec<Site>,
+        pages: Vec<(String, SitePage)>,
+    ) -> Self {
+        let used = AtomicU64::new(unix_millis());
+        let sites = RwLock::new(sites.into());
+        let guard = RwLock::new(Arc::new(guard));
+        Self { inner: Arc::new(SitesState { guard, sites, pages, authenticator, used }) }
+    }
+
+    /// The sites, in the order they were given.
+    pub fn each(&self) -> Arc<[Site]> {
+        Arc::clone(&self.inner.sites.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Serves these from here on. Requests that are under way go on where they
+    /// are; a site that is left out is for the caller to close.
+    pub fn replace(&self, sites: Vec<Site>) {
+        *self.inner.sites.write().unwrap_or_else(PoisonError::into_inner) = sites.into();
+    }
+
+    /// Guards the pages so from here on. Sites have guards of their own.
+    pub fn guard(&self, guard: Guard) {
+        *self.inner.guard.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(guard);
+    }
+
+    /// When a client was last heard. Kept only where there are pages to tell it.
+    pub fn last_used(&self) -> SystemTime {
+        let millis = self.inner.used.load(Ordering::Relaxed);
+        SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
+    }
+
+    /// Ends what belongs to people whom the authenticators do not keep; see [`Site::recheck`].
+    pub fn recheck(&self) {
+        self.each().iter().for_each(Site::recheck);
+    }
+
+    async fn route(&self, request: Request<impl RequestBody>) -> Response<Body> {
+        let inner = &*self.inner;
+        let path = request.uri().path();
+        let sites = self.each();
+        let place = |site: &Site| site.inner.options.place(path);
+        if let Some((site, place)) = sites.iter().find_map(|site| Some((site, place(site)?))) {
+            if !inner.pages.is_empty() {
+                inner.used.store(unix_millis(), Ordering::Relaxed);
+            }
+            return site.answer(place, request).await;
+        }
+        let page = inner.pages.iter().find(|(place, _)| same_path(place, path));
+        self.show(page.map(|(_, page)| page), &request.into_parts().0)
+    }
+
+    /// A page, or that there is none.
+    fn show(&self, page: Option<&SitePage>, parts: &Parts) -> Response<Body> {
+        let SitesState { guard, authenticator, .. } = &*self.inner;
+        let guard = Arc::clone(&guard.read().unwrap_or_else(PoisonError::into_inner));
+        if let Err(refused) = guard.check(parts) {
+            return plain(refused.status(), format!("{refused}\n"));
+        }
+        if parts.method == Method::OPTIONS {
+            return preflight_of_stranger(&guard, parts);
+        }
+        let is_open = page.is_some_and(SitePage::is_open);
+        let authenticator = authenticator.as_ref().filter(|_| !is_open);
+        let mut response = match (access::authenticate(authenticator, &parts.headers), page) {
+            (Ok(_), Some(page)) => self.read(page, &parts.method),
+            (Err(denied), page) if page.is_some() || denied.is_unknown() => denied.response(),
+            _ => nothing_here(self.each().first().map_or("", |site| site.options().path.as_str())),
+        };
+        if let Some(grant) = guard.grant(&parts.headers) {
+            grant.apply(response.headers_mut());
+        }
+        response
+    }
+
+    fn read(&self, page: &SitePage, method: &Method) -> Response<Body> {
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "read it\n".to_owned());
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return response;
+        }
+        match page {
+            SitePage::Text(text) => plain(StatusCode::OK, text.clone()),
+            SitePage::Json(text) => endpoint::json(200, text(self).into()),
+            SitePage::Metrics(text) => {
+                let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+                let mut response = plain(StatusCode::OK, text(self));
+                response.headers_mut().insert(header::CONTENT_TYPE, media);
+                response
+            }
+            SitePage::Check(is_so) if is_so() => plain(StatusCode::OK, "ok".to_owned()),
+            SitePage::Check(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "not yet".to_owned()),
+        }
+    }
+}
+
+fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl<B: RequestBody + 'static> Service<Request<B>> for Sites {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let sites = self.clone();
+        Box::pin(async move { Ok(sites.route(request).await) })
+    }
+}
+
+impl fmt::Debug for Sites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sites").field("sites", &self.each()).finish_non_exhaustive()
+    }
+}
+
+impl Sites {
+    /// Ends every site; see [`Site::close`].
+    pub fn close(&self) {
+        self.each().iter().for_each(Site::close);
+    }
+
+    /// Ends every site within `grace`, which is that of the listener: calls go on
+    /// until a moment before it is over; then each that is open is answered with an
+    /// error of its own, and its server is told that nobody waits.
+    ///
+    /// To be begun when the listener is told to stop, and awaited beside it;
+    /// `served` completes when it has no connection left.
+    pub async fn stop(&self, grace: Duration, served: impl Future<Output = ()>) {
+        let begin = Instant::now();
+        let (patience, end) = (begin + drive::time_for_calls(grace), begin + grace);
+        let finished = async {
+            for site in self.each().iter() {
+                site.all_answered().await;
+            }
+            self.close();
+            // What was on its way when we looked is still answered.
+            served.await;
+            self.sockets_closed().await;
+        };
+        if timeout_at(patience, finished).await.is_ok() {
+            return;
+        }
+        tracing::warn!("the grace period is all but over: calls that are open are given up");
+        let mut works = PendingWork::none();
+        for site in self.each().iter() {
+            works.append(site.give_up());
+        }
+        // Before the sessions end, and with them the connections to their servers.
+        _ = timeout_at(patience + drive::time_to_read_errors(grace) / 2, works).await;
+        self.close();
+        _ = timeout_at(end, self.sockets_closed()).await;
+    }
+
+    /// Waits until the last `WebSocket` of any site is closed.
+    async fn sockets_closed(&self) {
+        for site in self.each().iter() {
+            site.sockets_closed().await;
+        }
+    }
 }

@@ -30,7 +30,7 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, Join, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::watch;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -38,16 +38,16 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
-use super::endpoint::{Reply, empty};
-use super::request_body::{BodyBudget, Charge, charged};
-use super::response_body::Body;
-use super::site::{Inner, plain};
+use super::body::{Body, BodyBudget, Charge, NEVER, charged};
+use super::endpoint::{HttpReply, empty};
+use super::site::{SiteState, plain};
+use crate::access::Who;
 use crate::connection::lock;
 use crate::drive::{DEFAULT_GRACE, Either, race, time_to_read_errors};
 use crate::pipe::Pipe;
-use crate::who::Who;
 
-type Socket = WebSocketStream<Metered<TokioIo<Upgraded>>>;
+type Upgrade = TokioIo<Upgraded>;
+type Socket = WebSocketStream<Join<MeteredRead, WriteHalf<Upgrade>>>;
 
 /// For the connection to change hands, and for the peer to confirm that it is over.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -56,7 +56,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Sockets {
     closing: watch::Sender<bool>,
-    /// Those of clients whom a gate let in: it may change its mind.
+    /// Those of clients whom an authenticator let in: it may change its mind.
     open: Mutex<Vec<(Who, Weak<Pipe>)>>,
 }
 
@@ -102,15 +102,15 @@ impl Sockets {
 }
 
 /// Takes the connection over, if the request asks for that.
-pub(super) fn open(site: &Inner, who: &Who, parts: &Parts, upgrade: OnUpgrade) -> Reply {
+pub(super) fn open(site: &SiteState, who: &Who, parts: &Parts, upgrade: OnUpgrade) -> HttpReply {
     if parts.method != Method::GET {
-        return Err(Refusal::WrongHttpMethod { allow: "GET" });
+        return Err(Refusal::WrongHttpMethod { allow: "GET" }.into());
     }
     let Some(key) = key(parts) else { return Ok(upgrade_required()) };
     site.is_full()?;
     let closing = site.sockets.closing.subscribe();
     if *closing.borrow() {
-        return Err(Refusal::TooManySessions);
+        return Err(Refusal::TooManySessions.into());
     }
     let stay = who.stay()?;
     let limits = &site.rules().limits;
@@ -120,15 +120,18 @@ pub(super) fn open(site: &Inner, who: &Who, parts: &Parts, upgrade: OnUpgrade) -
     site.sockets.add(who, &pipe);
     if !who.is_current() {
         // Its key was removed before it was there to be ended.
-        return Err(Refusal::KeyRemoved);
+        return Err(Refusal::KeyRemoved.into());
     }
     let (config, keep_alive) = (config(limits), site.options.keep_alive);
-    let meter = Meter::new(&site.options.bodies, who);
+    let meter = SocketMeter::new(&site.options.bodies, who);
+    // It ends with `closing`, which the site owns: by then its calls are answered.
     tokio::spawn(async move {
         let _stay = stay;
         match tokio::time::timeout(PATIENCE, upgrade).await {
             Ok(Ok(stream)) => {
-                let stream = Metered::new(TokioIo::new(stream), &meter);
+                let (stream, write) = tokio::io::split(TokioIo::new(stream));
+                let read = MeteredRead { stream, meter: Arc::clone(&meter) };
+                let stream = tokio::io::join(read, write);
                 let socket = Socket::from_raw_socket(stream, Role::Server, Some(config)).await;
                 converse(socket, &pipe, &meter, keep_alive, closing).await;
             }
@@ -193,7 +196,7 @@ fn config(limits: &Limits) -> WebSocketConfig {
 async fn converse(
     socket: Socket,
     pipe: &Pipe,
-    meter: &Meter,
+    meter: &SocketMeter,
     keep_alive: Duration,
     mut closing: watch::Receiver<bool>,
 ) {
@@ -247,7 +250,7 @@ async fn converse(
 /// Reads until the peer closes; with which code to answer.
 async fn read(
     pipe: &Pipe,
-    meter: &Meter,
+    meter: &SocketMeter,
     stream: &mut SplitStream<Socket>,
     heard: &AtomicBool,
 ) -> CloseCode {
@@ -271,7 +274,7 @@ async fn read(
             }
         };
         let Ok((text, charge)) = meter.finish(text) else { return CloseCode::Again };
-        pipe.take(Ok(text), Some(&charge)).detach();
+        pipe.message_from_client(Ok(text), Some(&charge)).detach();
         // A client that does not read its answers is not read from.
         pipe.room().await;
     }
@@ -285,15 +288,11 @@ async fn write(
     keep_alive: Duration,
     heard: &AtomicBool,
 ) {
+    let keep_alive = if keep_alive.is_zero() { NEVER } else { keep_alive };
     let mut unanswered = 0;
     loop {
-        let next = async {
-            if keep_alive.is_zero() {
-                return Some(pipe.next().await);
-            }
-            tokio::time::timeout(keep_alive, pipe.next()).await.ok()
-        };
-        let written = if let Some((messages, over)) = next.await {
+        let next = tokio::time::timeout(keep_alive, pipe.next()).await;
+        let written = if let Ok((messages, over)) = next {
             let written = say(sink, messages).await;
             if over {
                 return;
@@ -330,9 +329,7 @@ const MOST_UNANSWERED: u32 = 2;
 /// A message may come in many frames, and a frame in many pieces. All of them are kept
 /// until the last one is there, so they are charged as they are read.
 #[derive(Debug)]
-struct Meter {
-    budget: Arc<BodyBudget>,
-    who: Who,
+struct SocketMeter {
     unfinished: Mutex<Unfinished>,
 }
 
@@ -343,20 +340,19 @@ struct Unfinished {
     is_refused: bool,
 }
 
-impl Meter {
+impl SocketMeter {
     fn new(budget: &Arc<BodyBudget>, who: &Who) -> Arc<Self> {
         let unfinished = Unfinished { charge: budget.charge(who), bytes: 0, is_refused: false };
-        let (budget, who) = (Arc::clone(budget), who.clone());
-        Arc::new(Self { budget, who, unfinished: Mutex::new(unfinished) })
+        Arc::new(Self { unfinished: Mutex::new(unfinished) })
     }
 
     /// A message has ended: what it holds is charged for as long as it lives.
     fn finish(&self, text: Bytes) -> Result<(Bytes, Arc<Charge>), Refusal> {
         let mut unfinished = lock(&self.unfinished);
-        unfinished.charge = self.budget.charge(&self.who);
+        let mut charge = unfinished.charge.fresh();
+        unfinished.charge = charge.fresh();
         unfinished.bytes = 0;
         drop(unfinished);
-        let mut charge = self.budget.charge(&self.who);
         charge.grow_to(text.len())?;
         let charge = Arc::new(charge);
         Ok((charged(text, &charge), charge))
@@ -384,20 +380,14 @@ impl Meter {
     }
 }
 
-/// A connection whose bytes are counted as they are read. Once they are refused,
-/// further ones are read and dropped: a peer that still sends would not hear why.
-struct Metered<T> {
-    stream: T,
-    meter: Arc<Meter>,
+/// What a connection reads, counted. Once its bytes are refused, further ones are
+/// read and dropped: a peer that still sends would not hear why.
+struct MeteredRead {
+    stream: ReadHalf<Upgrade>,
+    meter: Arc<SocketMeter>,
 }
 
-impl<T> Metered<T> {
-    fn new(stream: T, meter: &Arc<Meter>) -> Self {
-        Self { stream, meter: Arc::clone(meter) }
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
+impl AsyncRead for MeteredRead {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -416,23 +406,5 @@ impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
             }
             buffer.set_filled(before);
         }
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -14,13 +14,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::pid;
+use crate::connection::lock;
 
 /// Every Unix has one here; `PATH` does not decide who guards.
 pub(crate) const SHELL: &str = "/bin/sh";
@@ -34,11 +35,11 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The pause before a guard is started again that has lived for less than this.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
-static GUARD: Mutex<Guard> =
-    Mutex::new(Guard { process: None, groups: BTreeMap::new(), path: None });
+static GUARD: Mutex<GuardState> =
+    Mutex::new(GuardState { process: None, groups: BTreeMap::new(), path: None });
 
 /// The guard process, and what it has to know.
-struct Guard {
+struct GuardState {
     /// Runs while there are groups.
     process: Option<GuardProcess>,
     /// One entry for each child, so the bound on children bounds the list.
@@ -55,7 +56,7 @@ struct GuardProcess {
 /// Adds a group that nobody is in yet. What is in the socket reaches the guard before
 /// the end of it, so from now on the group ends with us.
 pub(super) fn add(group: Pid, path: Option<&OsStr>, cleanup: Cleanup) -> io::Result<()> {
-    let mut guard = lock();
+    let mut guard = lock(&GUARD);
     guard.path = path.map(ToOwned::to_owned);
     let line = add_line(group.as_raw_pid(), &cleanup);
     guard.groups.insert(group.as_raw_pid(), cleanup);
@@ -69,7 +70,7 @@ pub(super) fn add(group: Pid, path: Option<&OsStr>, cleanup: Cleanup) -> io::Res
 /// Removes a group. The caller still holds the group's id, so that the guard forgets
 /// the id before the system can give it to somebody else.
 pub(super) fn remove(group: Pid) {
-    let mut guard = lock();
+    let mut guard = lock(&GUARD);
     if guard.groups.remove(&group.as_raw_pid()).is_none() {
         return;
     }
@@ -87,7 +88,7 @@ pub(super) fn remove(group: Pid) {
     }
 }
 
-impl Guard {
+impl GuardState {
     fn tell(&mut self, line: &[u8]) -> io::Result<()> {
         if let Some(process) = &mut self.process
             && process.socket.write_all(line).is_ok()
@@ -147,13 +148,13 @@ fn watch(id: Pid, began: Instant) {
     let ended = WaitIdOptions::EXITED;
     let unreaped = ended | WaitIdOptions::NOWAIT;
     _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(id), unreaped));
-    let mut guard = lock();
+    let mut guard = lock(&GUARD);
     guard.process.take_if(|process| process.id == id);
     _ = waitid(WaitId::Pid(id), ended);
     if began.elapsed() < RESTART_PAUSE {
         drop(guard);
         thread::sleep(RESTART_PAUSE);
-        guard = lock();
+        guard = lock(&GUARD);
     }
     while guard.process.is_none() && !guard.groups.is_empty() {
         tracing::warn!("the guard of the child processes was killed; starting another");
@@ -161,7 +162,7 @@ fn watch(id: Pid, began: Instant) {
         tracing::error!(%error, "no guard: servers outlive this process if it is killed");
         drop(guard);
         thread::sleep(RESTART_PAUSE);
-        guard = lock();
+        guard = lock(&GUARD);
     }
 }
 
@@ -221,10 +222,6 @@ fn quote(word: &[u8], line: &mut Vec<u8>) {
 
 fn add_line(group: i32, cleanup: &Cleanup) -> Vec<u8> {
     [format!("add {group} ").as_bytes(), &cleanup.line, b"\n"].concat()
-}
-
-fn lock() -> MutexGuard<'static, Guard> {
-    GUARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ignores what is meant for others and reads the list. At the end of it, all groups

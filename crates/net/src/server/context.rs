@@ -27,7 +27,7 @@ use super::session::{Caller, Level};
 use super::tool::{Tool, complaints};
 use super::{Server, notification};
 use crate::backend::PendingWork;
-use crate::call::{Call, CallHolder};
+use crate::call::{Call, CallHolder, ReplySink as _};
 use crate::connection::{ClientConnection, lock};
 use crate::drive::{Either, Stop, race};
 
@@ -510,11 +510,11 @@ impl<'a> OpenQuestion<'a> {
         match (&state.channel, state.client()) {
             (CallChannel::Call { client, exchange }, _) => {
                 client.introduce(&state.server.identity.text);
-                client.ask(Some(*exchange), None, self.ask, &request(params))
+                client.put_question(Some(*exchange), None, self.ask, &request(params))
             }
             (CallChannel::Task(task), Some((client, _))) => {
                 task.ask(self.ask, key, None);
-                client.ask(None, None, self.ask, &request(&task.related(params.clone())))
+                client.put_question(None, None, self.ask, &request(&task.related(params.clone())))
             }
             (CallChannel::Task(task), None) => {
                 task.ask(self.ask, key, Some(json!({"method": method, "params": params})))

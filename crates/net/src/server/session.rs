@@ -17,6 +17,7 @@ use switchboard_proto::server::legacy::Phase;
 
 use super::handler::{Error, Request};
 use super::{Server, notification, read, server_tasks, write};
+use crate::call::ReplySink as _;
 use crate::connection::{ClientConnection, lock};
 
 /// Resources that one legacy client may watch.
@@ -423,7 +424,7 @@ impl Server {
             let projected =
                 project::modern(&result, method::LISTEN, Some(&self.identity.text), self.cache);
             let result = projected.unwrap_or_else(|_| result.into());
-            client.finish(exchange, Message::result(&listen.id, &result));
+            client.finish(exchange, Message::result(&listen.id, &result).into());
         }
     }
 

@@ -43,7 +43,7 @@ pub use switchboard_proto::failure::{Exit, Status};
 use self::command::path_of;
 use self::container::Container;
 use self::stderr::Tail;
-use crate::platform::{self, Cleanup, EmptyGroup, Group};
+use crate::platform::{self, ChildGroup, Cleanup, EmptyGroup};
 
 /// A running server process, with everything it has started.
 ///
@@ -56,7 +56,7 @@ pub struct Child {
     pub stdin: Option<ChildStdin>,
     /// The server's stdout, which carries nothing but messages.
     pub stdout: Option<ChildStdout>,
-    group: Arc<Group>,
+    group: Arc<ChildGroup>,
     life: watch::Receiver<Life>,
     tail: Arc<Tail>,
     /// It runs a container, whose removal takes its time.
@@ -106,16 +106,25 @@ impl Command {
         let slot = ChildSlot::take(most_children())
             .map_err(|most| SpawnError::TooMany { program: self.program.clone(), most })?;
         let container = Container::of(self, parent);
-        let environment = match &container {
-            Some(container) => container.environment().to_vec(),
-            None => self.environment(parent),
+        let (args, environment, cleanup) = match &container {
+            Some(ran) => (ran.args(), ran.environment.clone(), ran.cleanup()),
+            None => (self.args.clone(), self.environment(parent), Cleanup::default()),
         };
-        let args = container.as_ref().map_or_else(|| self.args.clone(), Container::args);
-        let cleanup = container.as_ref().map_or_else(Cleanup::default, Container::cleanup);
         let group = EmptyGroup::new(path_of(parent), cleanup)
             .map_err(|source| SpawnError::NoGuard { program: self.program.clone(), source })?;
+        let mut process = std::process::Command::new(&self.program);
+        process
+            .args(args)
+            .env_clear()
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(cwd) = &self.cwd {
+            process.current_dir(cwd);
+        }
         let group = group
-            .start(&mut self.process(&args, &environment))
+            .start(&mut process)
             .map_err(|error| self.explain(error, path_of(&environment)))?;
         let refused = |source| SpawnError::Refused { program: self.program.clone(), source };
         let (stdin, stdout, errors) = streams(&group).map_err(refused)?;
@@ -135,29 +144,10 @@ impl Command {
         tokio::spawn(supervise(Supervised { group, container, tail, life, _slot: slot }, drain));
         Ok(child)
     }
-
-    fn process(
-        &self,
-        args: &[String],
-        environment: &[(OsString, OsString)],
-    ) -> std::process::Command {
-        let mut process = std::process::Command::new(&self.program);
-        process
-            .args(args)
-            .env_clear()
-            .envs(environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        if let Some(cwd) = &self.cwd {
-            process.current_dir(cwd);
-        }
-        process
-    }
 }
 
 /// The streams of a child that was just started, for this runtime.
-fn streams(group: &Group) -> io::Result<(ChildStdin, ChildStdout, ChildStderr)> {
+fn streams(group: &ChildGroup) -> io::Result<(ChildStdin, ChildStdout, ChildStderr)> {
     let (Some(stdin), Some(stdout), Some(errors)) = group.streams() else {
         return Err(io::Error::other("the child has no pipes"));
     };
@@ -235,7 +225,7 @@ impl ExitWatch {
 
 /// One process on its way to its end.
 struct Supervised {
-    group: Arc<Group>,
+    group: Arc<ChildGroup>,
     container: Option<Container>,
     tail: Arc<Tail>,
     life: watch::Sender<Life>,

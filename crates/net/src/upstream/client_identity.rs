@@ -12,9 +12,9 @@ use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
 use super::ServerTarget;
+use crate::access::Who;
 use crate::bridge::Bridge;
 use crate::connection::{ClientConnection, size};
-use crate::who::Who;
 
 /// All that servers can tell a client from others by.
 #[derive(Clone)]

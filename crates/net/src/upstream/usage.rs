@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use super::Upstream;
+use crate::access::Who;
 use crate::connection::lock;
 use crate::stdio::child::most_children;
-use crate::who::Who;
 
 /// Connections by which processes are started for one name each.
 static TAKEN: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());

@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 use http::{HeaderMap, Request, Version};
-use switchboard_net::http::guard::Guard;
+use switchboard_net::access::Guard;
 
 #[test]
 fn loopback_guard_knows_its_own_names_and_no_other_host() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
+use switchboard_net::call::ReplySink as _;
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_proto::limits::Limits;
 

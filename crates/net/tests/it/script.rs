@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use switchboard_net::backend::{Backend, PendingWork};
-use switchboard_net::call::CallHolder;
+use switchboard_net::call::{CallHolder, ReplySink as _};
 use switchboard_net::connection::ClientConnection;
 use switchboard_proto::exchange::{Ask, ClientEvent, Exchange, HeaderParams};
 use switchboard_proto::jsonrpc::{Id, Message, parse_one};
@@ -193,11 +193,11 @@ impl Call {
     /// Asks the client; true if it can be asked.
     pub(crate) fn ask(&self, ask: u64, method: &str) -> bool {
         let request = Message::request(&Id::from(ask), method, Some(b"{}"));
-        self.face.ask(Some(self.exchange), None, Ask(ask), &request)
+        self.face.put_question(Some(self.exchange), None, Ask(ask), &request)
     }
 
     pub(crate) fn finish(&self, result: &Value) {
-        self.face.finish(self.exchange, answer(&json!({"result": result}).to_string()));
+        self.face.finish(self.exchange, answer(&json!({"result": result}).to_string()).into());
     }
 
     /// Whose it is, without the request.
@@ -206,7 +206,7 @@ impl Call {
     }
 
     pub(crate) fn fail(&self, code: i32) {
-        self.face.finish(self.exchange, answer(&error(code, "no").to_string()));
+        self.face.finish(self.exchange, answer(&error(code, "no").to_string()).into());
     }
 
     pub(crate) fn tool(&self) -> String {

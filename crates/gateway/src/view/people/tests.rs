@@ -90,7 +90,7 @@ async fn open(
     let views = Views::new(&fleet, fleet.names(), &authenticator);
     let backend = Arc::clone(&views);
     let gate = Some(authenticator.gate(Entrance::All));
-    let site = Site::new(backend, SiteOptions { gate, ..SiteOptions::default() });
+    let site = Site::new(backend, SiteOptions { authenticator: gate, ..SiteOptions::default() });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(listen::serve(listener, site, ListenOptions::default(), std::future::pending()));

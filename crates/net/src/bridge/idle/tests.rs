@@ -8,12 +8,12 @@ use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
 
 use super::*;
+use crate::access::Who;
 use crate::bridge::Children;
 use crate::call::ReplySink;
 use crate::connection::ClientConnection;
 use crate::stdio::child::Command;
 use crate::upstream::{Eras, ServerTarget};
-use crate::who::Who;
 
 /// A server that is never reached, and one face for whom it is in use.
 struct Crowd {

@@ -38,7 +38,7 @@ use super::proxy::{Proxies, is_socks};
 type BoxError = Box<dyn Error + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 type Tcp = HttpConnector<Resolver>;
-type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+type ServerStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// Makes connections for the pool.
 #[derive(Clone)]
@@ -74,7 +74,7 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<Wire>;
+    type Response = MaybeHttpsStream<DialledStream>;
     type Error = BoxError;
     type Future = Connecting<Self::Response>;
 
@@ -99,16 +99,16 @@ pub(super) struct Dial {
 }
 
 impl Service<Uri> for Dial {
-    type Response = Wire;
+    type Response = DialledStream;
     type Error = BoxError;
-    type Future = Connecting<Wire>;
+    type Future = Connecting<DialledStream>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         ready!(self.tcp.poll_ready(cx))?;
         self.to_proxy.poll_ready(cx)
     }
 
-    fn call(&mut self, target: Uri) -> Connecting<Wire> {
+    fn call(&mut self, target: Uri) -> Connecting<DialledStream> {
         if let Some(proxy) = self.proxies.towards(&target) {
             let name = origin(proxy.uri());
             let connecting = self.through(&proxy, target);
@@ -117,12 +117,12 @@ impl Service<Uri> for Dial {
             });
         }
         let connecting = self.tcp.call(target);
-        Box::pin(async { Ok(Wire::opaque(Stream::Http(connecting.await?))) })
+        Box::pin(async { Ok(DialledStream::opaque(ServerStream::Http(connecting.await?))) })
     }
 }
 
 impl Dial {
-    fn through(&mut self, proxy: &Intercept, target: Uri) -> Connecting<Wire> {
+    fn through(&mut self, proxy: &Intercept, target: Uri) -> Connecting<DialledStream> {
         let address = proxy.uri().clone();
         if is_socks(&address) {
             let mut socks = SocksV5::new(with_port(address, SOCKS_PORT), self.tcp.clone());
@@ -131,7 +131,9 @@ impl Dial {
             }
             let port = if target.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
             let connecting = socks.call(with_port(target, port));
-            return Box::pin(async { Ok(Wire::opaque(Stream::Http(connecting.await?))) });
+            return Box::pin(async {
+                Ok(DialledStream::opaque(ServerStream::Http(connecting.await?)))
+            });
         }
         if target.scheme() == Some(&Scheme::HTTPS) {
             let mut tunnel = Tunnel::new(address, self.to_proxy.clone());
@@ -139,10 +141,10 @@ impl Dial {
                 tunnel = tunnel.with_auth(auth.clone());
             }
             let connecting = tunnel.call(target);
-            return Box::pin(async { Ok(Wire::opaque(connecting.await?)) });
+            return Box::pin(async { Ok(DialledStream::opaque(connecting.await?)) });
         }
         let connecting = self.to_proxy.call(address);
-        Box::pin(async { Ok(Wire { stream: connecting.await?, is_read_by_proxy: true }) })
+        Box::pin(async { Ok(DialledStream { stream: connecting.await?, is_read_by_proxy: true }) })
     }
 }
 
@@ -156,25 +158,25 @@ fn with_port(url: Uri, default: u16) -> Uri {
 }
 
 /// A way to the server, or to a proxy that reads the requests itself.
-pub(super) struct Wire {
-    stream: Stream,
+pub(super) struct DialledStream {
+    stream: ServerStream,
     is_read_by_proxy: bool,
 }
 
-impl Wire {
-    fn opaque(stream: Stream) -> Self {
+impl DialledStream {
+    fn opaque(stream: ServerStream) -> Self {
         Self { stream, is_read_by_proxy: false }
     }
 }
 
-impl Connection for Wire {
+impl Connection for DialledStream {
     fn connected(&self) -> Connected {
         // Makes the client write the whole URL into the request line.
         self.stream.connected().proxy(self.is_read_by_proxy)
     }
 }
 
-impl Read for Wire {
+impl Read for DialledStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -184,7 +186,7 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl Write for DialledStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

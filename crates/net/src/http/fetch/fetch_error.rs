@@ -95,18 +95,13 @@ impl FetchError {
     /// Whether the request certainly never reached the server, so that sending it
     /// again can do no harm.
     pub fn is_connect(&self) -> bool {
-        match self {
-            Self::ProxyRefused { .. }
-            | Self::Refused { .. }
-            | Self::TimedOut { .. }
-            | Self::Tls { .. }
-            | Self::Unreachable { .. }
-            | Self::Unresolved { .. } => true,
+        !matches!(
+            self,
             Self::BadUrl
-            | Self::Lost { .. }
-            | Self::RedirectRefused { .. }
-            | Self::TooManyRedirects { .. } => false,
-        }
+                | Self::Lost { .. }
+                | Self::RedirectRefused { .. }
+                | Self::TooManyRedirects { .. }
+        )
     }
 
     pub(super) fn proxy_wants_credentials(proxy: &Uri, target: &Uri) -> Self {

@@ -4,6 +4,7 @@
 //! case wins, as with curl. Credentials live in the URL of the proxy, and are
 //! shown nowhere.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -26,35 +27,19 @@ pub struct ProxySettings {
 impl ProxySettings {
     /// Picks the proxy variables out of `vars`, the environment of the caller.
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Self {
-        let (mut lower, mut upper) = (Self::default(), Self::default());
-        let mut is_cgi = false;
-        for (name, value) in vars {
-            let value = value.trim().to_owned();
-            match name.as_str() {
-                "http_proxy" => lower.http = value,
-                "https_proxy" => lower.https = value,
-                "all_proxy" => lower.all = value,
-                "no_proxy" => lower.no = value,
-                "HTTP_PROXY" => upper.http = value,
-                "HTTPS_PROXY" => upper.https = value,
-                "ALL_PROXY" => upper.all = value,
-                "NO_PROXY" => upper.no = value,
-                "REQUEST_METHOD" => is_cgi = true,
-                _ => {}
-            }
-        }
-        if is_cgi {
+        let mut vars: HashMap<_, _> = vars.into_iter().collect();
+        if vars.contains_key("REQUEST_METHOD") {
             // In a CGI program it is the `Proxy` header of somebody's request.
-            upper.http.clear();
+            vars.remove("HTTP_PROXY");
         }
-        let pick = |one: String, two: String| if one.is_empty() { two } else { one };
-        Self {
-            http: pick(lower.http, upper.http),
-            https: pick(lower.https, upper.https),
-            all: pick(lower.all, upper.all),
-            no: pick(lower.no, upper.no),
-            loopback: false,
-        }
+        let pick = |name: &str| {
+            let upper = name.to_ascii_uppercase();
+            let mut values = [name, &upper].into_iter().filter_map(|name| vars.get(name));
+            values.find_map(|value| Some(value.trim()).filter(|value| !value.is_empty()))
+        };
+        let [http, https, all, no] = ["http_proxy", "https_proxy", "all_proxy", "no_proxy"]
+            .map(|name| pick(name).unwrap_or_default().to_owned());
+        Self { http, https, all, no, loopback: false }
     }
 
     /// Sends requests to loopback addresses through the proxies too.
@@ -91,11 +76,10 @@ impl ProxySettings {
 fn is_usable(value: &str) -> bool {
     let matcher = Matcher::builder().all(value).build();
     let proxy = matcher.intercept(&Uri::from_static("http://example.com"));
-    proxy.is_some_and(|proxy| proxy.uri().host().is_some() && !is_old_socks(proxy.uri()))
-}
-
-fn is_old_socks(proxy: &Uri) -> bool {
-    proxy.scheme_str().is_some_and(|scheme| scheme.starts_with("socks4"))
+    proxy.is_some_and(|proxy| {
+        let is_old_socks = proxy.uri().scheme_str().is_some_and(|it| it.starts_with("socks4"));
+        proxy.uri().host().is_some() && !is_old_socks
+    })
 }
 
 impl fmt::Debug for ProxySettings {

@@ -156,8 +156,11 @@ impl Command {
 
     /// The environment the child gets, given ours. Later entries win.
     pub(super) fn environment(&self, parent: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+        let is_basic = |name: &str| BASIC.contains(&name) || name.starts_with("LC_");
         let passed = parent.iter().filter(|(name, value)| {
-            self.pass_environment || (is_basic(name) && !is_shell_function(value))
+            // Old versions of bash run what such a value says.
+            let is_function = value.as_encoded_bytes().starts_with(b"()");
+            self.pass_environment || (name.to_str().is_some_and(is_basic) && !is_function)
         });
         let own = self.env.iter().map(|(name, value)| (name.into(), value.into()));
         passed.cloned().chain(own).collect()
@@ -228,16 +231,6 @@ impl fmt::Debug for Command {
 }
 
 /// What a program needs to find its files, its user and its language.
-fn is_basic(name: &OsStr) -> bool {
-    let Some(name) = name.to_str() else { return false };
-    BASIC.contains(&name) || name.starts_with("LC_")
-}
-
-/// Old versions of bash run what such a value says.
-fn is_shell_function(value: &OsStr) -> bool {
-    value.as_encoded_bytes().starts_with(b"()")
-}
-
 const BASIC: [&str; 9] =
     ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 
@@ -259,10 +252,6 @@ impl ShellWord {
                 && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
         let is_bare = self.quoted_from.is_none_or(|from| from > name.len());
         (is_name && is_bare).then_some((name, value))
-    }
-
-    fn is_operator(&self) -> bool {
-        self.quoted_from.is_none() && OPERATORS.contains(&self.text.as_str())
     }
 
     fn mark_quoted(&mut self) {
@@ -297,8 +286,10 @@ fn split_words(line: &str) -> Result<Vec<ShellWord>, ParseError> {
         }
     }
     words.extend(word);
-    match words.iter_mut().find(|word| word.is_operator()) {
-        Some(word) => Err(ParseError::NeedsShell { word: std::mem::take(&mut word.text) }),
+    let is_operator =
+        |word: &&ShellWord| word.quoted_from.is_none() && OPERATORS.contains(&word.text.as_str());
+    match words.iter().find(is_operator) {
+        Some(word) => Err(ParseError::NeedsShell { word: word.text.clone() }),
         None => Ok(words),
     }
 }

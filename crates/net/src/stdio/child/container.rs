@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::process;
@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::Status;
 use super::command::Command;
+use crate::connection::lock;
 use crate::platform::{self, Cleanup, SHELL};
 
 /// The engines whose command line we know.
@@ -69,7 +70,8 @@ pub(super) struct Container {
     engine: Vec<String>,
     rest: Rest,
     id: String,
-    environment: Vec<(OsString, OsString)>,
+    /// What the engine's client gets to see.
+    pub(super) environment: Vec<(OsString, OsString)>,
 }
 
 /// What follows `run`.
@@ -119,11 +121,6 @@ impl Container {
                 vec!["-c".to_owned(), line]
             }
         }
-    }
-
-    /// What the engine's client gets to see.
-    pub(super) fn environment(&self) -> &[(OsString, OsString)] {
-        &self.environment
     }
 
     /// What the guard does if we are gone: the same as [`remove`](Self::remove).
@@ -214,7 +211,7 @@ impl Container {
 
 /// Whether this engine is new among those `seen`. Nobody has more than a few.
 fn is_first(seen: &Mutex<Vec<Vec<String>>>, engine: &[String]) -> bool {
-    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = lock(seen);
     let is_new = seen.len() < MOST_ENGINES && !seen.iter().any(|other| other == engine);
     if is_new {
         seen.push(engine.to_vec());
@@ -226,9 +223,16 @@ const MOST_ENGINES: usize = 16;
 
 /// The engine and what follows `run`, if the command runs a container.
 fn by_words(command: &Command) -> Option<(Vec<String>, Rest)> {
-    let run = place_of_run(command)?;
-    let engine = [&command.program].into_iter().chain(&command.args[..run]).cloned();
-    Some((engine.collect(), Rest::Words(command.args[run + 1..].to_vec())))
+    let name = Path::new(&command.program).file_name()?.to_str()?;
+    // Options may come before it, and some have a value; no value is called `run`.
+    let run = command.args.iter().position(|arg| arg == "run")?;
+    let (before, rest) = command.args.split_at(run);
+    let is_other = |arg: &String| ["exec", "compose", "start", "pod"].contains(&arg.as_str());
+    if !ENGINES.contains(&name) || before.iter().any(is_other) {
+        return None;
+    }
+    let engine = [&command.program].into_iter().chain(before).cloned();
+    Some((engine.collect(), Rest::Words(rest[1..].to_vec())))
 }
 
 /// The same if a shell does nothing else.
@@ -267,19 +271,6 @@ fn unquoted(line: &str) -> String {
 /// A word that a shell reads as it is.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-/// Where `run` stands in the arguments, if the command runs a container.
-fn place_of_run(command: &Command) -> Option<usize> {
-    let name = Path::new(&command.program).file_name()?.to_str()?;
-    if !ENGINES.contains(&name) {
-        return None;
-    }
-    // Options may come before it, and some have a value; no value is called `run`.
-    let place = command.args.iter().position(|arg| arg == "run")?;
-    let before = &command.args[..place];
-    let is_other = |verb: &str| before.iter().any(|arg| arg == verb);
-    (!["exec", "compose", "start", "pod"].into_iter().any(is_other)).then_some(place)
 }
 
 fn explain(engine: &str, code: i32, said: &str) -> Option<String> {

@@ -5,12 +5,12 @@
 //! listens, because a child with a full stderr pipe stops answering.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::connection::now;
+use crate::connection::{lock, now};
 
 /// Reads `errors` to the end.
 pub(super) async fn drain(
@@ -18,15 +18,15 @@ pub(super) async fn drain(
     name: String,
     tail: std::sync::Arc<Tail>,
 ) {
-    let mut lines = Lines::default();
+    let mut lines = LineCutter::default();
     let mut flow = Flow::default();
     let mut say = |line: String| {
         match flow.handle_line(now()) {
-            Verdict::Logged => tracing::info!(target: "child", server = name, "{line}"),
-            Verdict::Lost(Some(lost)) => {
+            LineFate::Logged => tracing::info!(target: "child", server = name, "{line}"),
+            LineFate::Lost(Some(lost)) => {
                 tracing::warn!(server = name, lost, "the server floods its stderr; lines are lost");
             }
-            Verdict::Lost(None) => {}
+            LineFate::Lost(None) => {}
         }
         tail.push(line);
     };
@@ -50,7 +50,7 @@ struct Flow {
 
 /// What becomes of a line.
 #[derive(Debug, Eq, PartialEq)]
-enum Verdict {
+enum LineFate {
     Logged,
     /// It is not logged; how many were not, if that is to be told.
     Lost(Option<u64>),
@@ -58,18 +58,18 @@ enum Verdict {
 
 impl Flow {
     /// One more line.
-    fn handle_line(&mut self, now: Instant) -> Verdict {
+    fn handle_line(&mut self, now: Instant) -> LineFate {
         let clear = self.clear.map_or(now, |clear| clear.max(now));
         if clear.saturating_duration_since(now) < BURST {
             self.clear = Some(clear + EACH);
-            return Verdict::Logged;
+            return LineFate::Logged;
         }
         self.lost += 1;
         let is_due = self.told.is_none_or(|told| now.saturating_duration_since(told) >= AGAIN);
         if is_due {
             self.told = Some(now);
         }
-        Verdict::Lost(is_due.then_some(self.lost))
+        LineFate::Lost(is_due.then_some(self.lost))
     }
 }
 
@@ -81,30 +81,26 @@ pub(super) struct Tail {
 
 impl Tail {
     pub(super) fn lines(&self) -> Vec<String> {
-        self.kept().iter().cloned().collect()
+        lock(&self.kept).iter().cloned().collect()
     }
 
     fn push(&self, line: String) {
-        let mut kept = self.kept();
+        let mut kept = lock(&self.kept);
         kept.push_back(line);
         while kept.len() > TAIL_LINES || kept.iter().map(String::len).sum::<usize>() > TAIL_BYTES {
             kept.pop_front();
         }
     }
-
-    fn kept(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Cuts bytes into lines, and long lines short.
 #[derive(Debug, Default)]
-struct Lines {
+struct LineCutter {
     line: Vec<u8>,
     is_cut: bool,
 }
 
-impl Lines {
+impl LineCutter {
     fn feed(&mut self, bytes: &[u8], say: &mut impl FnMut(String)) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             let (text, ends) = match piece.split_last() {
@@ -184,7 +180,7 @@ mod tests {
     use super::*;
 
     fn lines_of(pieces: &[&[u8]]) -> Vec<String> {
-        let mut lines = Lines::default();
+        let mut lines = LineCutter::default();
         let mut seen = Vec::new();
         for piece in pieces {
             lines.feed(piece, &mut |line| seen.push(line));
@@ -220,15 +216,15 @@ mod tests {
         let start = now();
         let mut flow = Flow::default();
         let logged = |flow: &mut Flow, count: u32, at| {
-            (0..count).filter(|_| flow.handle_line(at) == Verdict::Logged).count()
+            (0..count).filter(|_| flow.handle_line(at) == LineFate::Logged).count()
         };
         assert_eq!(logged(&mut flow, 1000, start), 1000);
-        assert_eq!(flow.handle_line(start), Verdict::Lost(Some(1)), "it is told at once");
-        assert_eq!(flow.handle_line(start), Verdict::Lost(None));
+        assert_eq!(flow.handle_line(start), LineFate::Lost(Some(1)), "it is told at once");
+        assert_eq!(flow.handle_line(start), LineFate::Lost(None));
         assert_eq!(logged(&mut flow, 5000, start + Duration::from_secs(1)), 100);
         let later = start + AGAIN;
         assert_eq!(logged(&mut flow, 1000, later), 1000);
-        assert_eq!(flow.handle_line(later), Verdict::Lost(Some(4903)), "and once more");
+        assert_eq!(flow.handle_line(later), LineFate::Lost(Some(4903)), "and once more");
     }
 
     #[test]

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use http::HeaderMap;
 use serde_json::{Value, json};
+use switchboard_net::access::{AuthDenial, Authenticate, Standing, Who};
 use switchboard_net::backend::Backend;
-use switchboard_net::http::gate::{Gate, GateDenial};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::server::{Context, Error, Server, Tool};
-use switchboard_net::who::{Standing, Who};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
@@ -55,8 +54,8 @@ struct Names(Arc<Open>);
 #[derive(Debug, Default)]
 struct Open(AtomicUsize);
 
-impl Gate for Names {
-    fn admit(&self, headers: &HeaderMap) -> Result<Who, GateDenial> {
+impl Authenticate for Names {
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial> {
         let name = headers.get("x-name").and_then(|name| name.to_str().ok());
         Ok(Who::with(name.unwrap_or_default(), Arc::<Open>::clone(&self.0)))
     }
@@ -97,8 +96,9 @@ async fn calls_whose_client_does_not_come_back_expire_and_nothing_is_left() {
     let far = Site::new(server as Arc<dyn Backend>, options);
     let bridge = bridge_to(host_site(far.clone()).await, Arc::clone(&limits));
     let names = Names::default();
-    let gate: Option<Arc<dyn Gate>> = Some(Arc::new(names.clone()));
-    let options = SiteOptions { gate, limits: Arc::clone(&limits), ..SiteOptions::default() };
+    let gate: Option<Arc<dyn Authenticate>> = Some(Arc::new(names.clone()));
+    let options =
+        SiteOptions { authenticator: gate, limits: Arc::clone(&limits), ..SiteOptions::default() };
     let near = Site::new(Arc::clone(&bridge) as Arc<dyn Backend>, options);
     let nobody = Arc::strong_count(&names.0);
 

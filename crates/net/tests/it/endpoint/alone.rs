@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method};
 use serde_json::json;
-use switchboard_net::http::gate::ApiKey;
-use switchboard_net::http::guard::{Guard, Regex};
+use switchboard_net::access::ApiKey;
+use switchboard_net::access::{Guard, Regex};
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::http::sites::{SitePage, Sites};
+use switchboard_net::http::site::{SitePage, Sites};
 use switchboard_proto::revision::Revision;
 
 use super::{direct, start};
@@ -92,7 +92,7 @@ async fn without_sessions_there_is_nothing_to_come_back_to() {
 async fn a_key_is_asked_of_everybody_and_preflights_pass() {
     let guard = Guard::loopback().allow_origin("https://app.example");
     let gate = Some(Arc::new(ApiKey::new("k3y")) as _);
-    let set = direct(SiteOptions { gate, guard, ..SiteOptions::default() });
+    let set = direct(SiteOptions { authenticator: gate, guard, ..SiteOptions::default() });
     let client = Client::new(set.way.clone());
     let hello = initialize(LEGACY);
     let refused = client.post(&hello).await;

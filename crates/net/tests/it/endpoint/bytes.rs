@@ -10,8 +10,9 @@ use bytes::Bytes;
 use http::Response;
 use hyper::body::{Body, Frame};
 use serde_json::json;
-use switchboard_net::http::gate::Gate;
-use switchboard_net::http::request_body::BodyBudget;
+use switchboard_net::access::Authenticate;
+use switchboard_net::call::ReplySink as _;
+use switchboard_net::http::body::BodyBudget;
 use switchboard_net::http::site::SiteOptions;
 use switchboard_proto::jsonrpc::{Id, Message};
 use tokio::task::JoinHandle;
@@ -41,8 +42,15 @@ const KIB: usize = 1024;
 
 fn gated(bodies: &Arc<BodyBudget>) -> (Set, Arc<Names>) {
     let names = Arc::new(Names::default());
-    let gate: Option<Arc<dyn Gate>> = Some(Arc::clone(&names) as _);
-    (direct(SiteOptions { gate, bodies: Arc::clone(bodies), ..SiteOptions::default() }), names)
+    let gate: Option<Arc<dyn Authenticate>> = Some(Arc::clone(&names) as _);
+    (
+        direct(SiteOptions {
+            authenticator: gate,
+            bodies: Arc::clone(bodies),
+            ..SiteOptions::default()
+        }),
+        names,
+    )
 }
 
 /// Begins a POST of that many bytes, and waits until they are held.
@@ -153,7 +161,7 @@ async fn a_call_is_charged_until_it_is_answered_or_cancelled_whoever_has_its_tex
     let first = post_call(1);
     let (face, exchange) = set.stage.call().await.into_place();
     assert_eq!(within(post_call(2)).await.unwrap(), 429, "the first is still open");
-    face.finish(exchange, Message::result(&Id::from(0), b"{}"));
+    face.finish(exchange, Message::result(&Id::from(0), b"{}").into());
     assert_eq!(within(first).await.unwrap(), 200);
     let third = post_call(3);
     set.stage.call().await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use switchboard_net::call::ReplySink as _;
 use switchboard_net::http::site::SiteOptions;
 
 use super::{limits, start};

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
-use switchboard_net::http::gate::{Gate, GateDenial};
+use switchboard_net::access::{AuthDenial, Authenticate, Standing, Who};
 use switchboard_net::http::site::SiteOptions;
-use switchboard_net::who::{Standing, Who};
 use switchboard_proto::refusal::Refusal;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -79,10 +78,10 @@ impl Names {
     }
 }
 
-impl Gate for Names {
-    fn admit(&self, headers: &HeaderMap) -> Result<Who, GateDenial> {
+impl Authenticate for Names {
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial> {
         let name = headers.get("x-name").and_then(|value| value.to_str().ok());
-        let unknown = || GateDenial::unknown(HeaderValue::from_static("Bearer"), "say your name");
+        let unknown = || AuthDenial::unknown(HeaderValue::from_static("Bearer"), "say your name");
         let name = name.ok_or_else(unknown)?;
         Ok(Who::with(name, self.of(name)))
     }
@@ -94,9 +93,10 @@ impl Gate for Names {
 
 async fn gated() -> (Set, Arc<Names>) {
     let names = Arc::new(Names::default());
-    let gate: Option<Arc<dyn Gate>> = Some(Arc::clone(&names) as _);
+    let gate: Option<Arc<dyn Authenticate>> = Some(Arc::clone(&names) as _);
     let ws_path = "/ws".to_owned();
-    let options = SiteOptions { gate, ws_path, keep_alive: NEVER, ..SiteOptions::default() };
+    let options =
+        SiteOptions { authenticator: gate, ws_path, keep_alive: NEVER, ..SiteOptions::default() };
     (start(options).await, names)
 }
 

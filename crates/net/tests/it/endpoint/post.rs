@@ -2,7 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use switchboard_net::http::guard::Guard;
+use switchboard_net::access::Guard;
 use switchboard_net::http::site::SiteOptions;
 
 use super::{limits, start};

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
+use switchboard_net::access::Authenticate;
+use switchboard_net::call::ReplySink as _;
 use switchboard_net::connection::unread::Unread;
-use switchboard_net::http::gate::Gate;
 use switchboard_net::http::site::SiteOptions;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
@@ -104,8 +105,8 @@ async fn a_connection_whose_client_does_not_read_a_large_answer_is_cut() {
 #[tokio::test]
 async fn of_principals_the_one_whose_clients_hold_most_together_gives_way() {
     let unread = Arc::new(Unread::new(1024 * KIB));
-    let gate: Option<Arc<dyn Gate>> = Some(Arc::new(Names::default()));
-    let mut set = direct(SiteOptions { gate, ..bounded(&unread, 0) });
+    let gate: Option<Arc<dyn Authenticate>> = Some(Arc::new(Names::default()));
+    let mut set = direct(SiteOptions { authenticator: gate, ..bounded(&unread, 0) });
     let mut open = Vec::new();
     for (name, size) in [("ada", 400), ("mal", 350), ("mal", 350)] {
         let client = Client::modern(set.way.clone());

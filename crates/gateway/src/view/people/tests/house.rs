@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
+use switchboard_net::access::{AuthDenial, Authenticate, Who};
 use switchboard_net::backend::{Backend, PendingWork};
-use switchboard_net::call::Call;
+use switchboard_net::call::{Call, ReplySink as _};
 use switchboard_net::connection::ClientConnection;
-use switchboard_net::http::gate::{Gate, GateDenial};
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::who::Who;
 use switchboard_proto::exchange::{Exchange, HeaderParams};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method::{self, meta};
@@ -46,12 +45,12 @@ pub(super) struct House {
 #[derive(Debug)]
 struct Door;
 
-impl Gate for Door {
-    fn admit(&self, headers: &HeaderMap) -> Result<Who, GateDenial> {
+impl Authenticate for Door {
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial> {
         let tenant = headers.get("x-tenant").or_else(|| headers.get("x-caretaker"));
         match tenant.and_then(|value| value.to_str().ok()) {
             Some(tenant) => Ok(Who::new(tenant)),
-            None => Err(GateDenial::unknown(HeaderValue::from_static("Bearer"), "who?")),
+            None => Err(AuthDenial::unknown(HeaderValue::from_static("Bearer"), "who?")),
         }
     }
 }
@@ -71,10 +70,13 @@ impl House {
             calls: AtomicUsize::new(0),
             held: watch::Sender::new(None),
         });
-        let gate: Option<Arc<dyn Gate>> = Some(Arc::new(Door));
+        let gate: Option<Arc<dyn Authenticate>> = Some(Arc::new(Door));
         let modern = era == Era::Modern;
         let backend = Arc::clone(&house);
-        let site = Site::new(backend, SiteOptions { gate, modern, ..SiteOptions::default() });
+        let site = Site::new(
+            backend,
+            SiteOptions { authenticator: gate, modern, ..SiteOptions::default() },
+        );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let options = ListenOptions::default();

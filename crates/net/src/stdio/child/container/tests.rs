@@ -71,7 +71,7 @@ fn an_engine_sees_where_it_is_and_no_secrets() {
         .map(|(name, value)| (name.into(), value.into()));
     let command = Command::parse("TOKEN=t docker run -e TOKEN image").unwrap();
     let run = Container::of(&command, &parent).unwrap();
-    let names: Vec<_> = run.environment().iter().map(|(name, _)| name.to_str().unwrap()).collect();
+    let names: Vec<_> = run.environment.iter().map(|(name, _)| name.to_str().unwrap()).collect();
     assert_eq!(names, ["DOCKER_HOST", "PATH", "TOKEN"]);
 }
 

@@ -1,4 +1,4 @@
-//! The lot: who sweeps it, and how much it takes.
+//! Parked calls: who looks after them, how many there may be, and their sealed states.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,9 +9,9 @@ use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::Frame;
 
 use super::*;
+use crate::access::Turns;
 use crate::backend::{Backend, PendingWork};
 use crate::call::Call;
-use crate::who::Turns;
 
 /// Asks for roots whatever it is asked.
 struct Curious;
@@ -25,7 +25,7 @@ impl Backend for Curious {
         _: HeaderParams,
     ) -> PendingWork {
         let question = Message::request(&Id::from(1), "roots/list", None);
-        if !client.ask(Some(call.exchange()), None, Ask(call.exchange().0), &question) {
+        if !client.put_question(Some(call.exchange()), None, Ask(call.exchange().0), &question) {
             call.finish(Message::result(&Id::from(1), b"{\"asked\":false}"));
         }
         PendingWork::none()
@@ -72,7 +72,7 @@ async fn a_call_that_is_just_being_parked_is_not_swept_away() {
     sweeper.join().unwrap();
     assert_eq!(client.parked(), 0);
     parking.give_up_late();
-    assert!(lock(&parking.lot).clients.is_empty(), "nothing is left");
+    assert!(lock(&parking.waiting).clients.is_empty(), "nothing is left");
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn questions_that_follow_each_other_closely_share_a_round() {
     for number in 2..=4 {
         tokio::time::sleep(GATHER * 3 / 4).await;
         let question = Message::request(&Id::from(number), "roots/list", None);
-        assert!(client.ask(Some(Exchange(1)), None, Ask(number), &question));
+        assert!(client.put_question(Some(Exchange(1)), None, Ask(number), &question));
     }
     tokio::time::sleep(GATHER * 3).await;
     let Some(Frame::Message { text, .. }) = client.try_frame(Lane::MAIN) else {
@@ -140,4 +140,42 @@ fn on_pipe(parking: &Arc<Parking>, limits: &Limits) -> Arc<ClientConnection> {
 fn begin(client: &Arc<ClientConnection>, number: u64) {
     let call = parse(call(None).with_id(&Id::from(number)).text().clone()).unwrap();
     client.step(|half| half.handle_incoming(Lane::MAIN, call, None)).1.detach();
+}
+
+/// wire: MRTR-7, MRTR-8, GW-45
+#[test]
+fn a_state_opens_for_whom_it_was_sealed_and_in_time() {
+    let start = Instant::now();
+    let sealer = Sealer::new(start).unwrap();
+    let until = start + Duration::from_mins(1);
+    let token = SealedCall { client: 7, exchange: Exchange(8), round: 9, until };
+    let state = sealer.seal(token, b"ann").unwrap();
+    assert!(sealer.is_ours(&state) && Sealer::is_sealed(&state));
+    assert_eq!(sealer.open(&state, b"ann", start), Ok(token));
+    assert_eq!(sealer.open(&state, b"bob", start), Err(Broken));
+    assert_eq!(sealer.open(&state, b"ann", until), Err(Broken));
+    assert_eq!(sealer.open(&format!("{state}-TAMPERED"), b"ann", start), Err(Broken));
+    let other = Sealer::new(start).unwrap();
+    assert!(!other.is_ours(&state), "it may belong to whoever is behind");
+    assert_eq!(other.open(&state, b"ann", start), Err(Broken));
+    assert_ne!(sealer.seal(token, b"ann").unwrap(), state, "no two are alike");
+}
+
+#[test]
+fn any_flipped_character_is_noticed() {
+    let start = Instant::now();
+    let sealer = Sealer::new(start).unwrap();
+    let until = start + Duration::from_mins(1);
+    let state =
+        sealer.seal(SealedCall { client: 1, exchange: Exchange(1), round: 1, until }, b"").unwrap();
+    for at in 0..state.len() {
+        let mut forged = state.clone().into_bytes();
+        forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
+        let forged = String::from_utf8(forged).unwrap();
+        assert_eq!(sealer.open(&forged, b"", start), Err(Broken), "character {at}");
+    }
+    for garbage in ["", "!!", "AAAA"] {
+        let garbage = format!("{}{garbage}", sealer.mark);
+        assert_eq!(sealer.open(&garbage, b"", start), Err(Broken), "{garbage}");
+    }
 }

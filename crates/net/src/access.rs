@@ -1,0 +1,745 @@
+//! Who may talk to us: from where (`Host`, `Origin`, CORS), and as whom.
+//!
+//! ```text
+//!   request ──▶ Guard: from where? ──▶ Authenticate: who? ───┬─▶ Who: the endpoint
+//!                                                            └─▶ AuthDenial: 401, 403, 404
+//! ```
+//!
+//! # From where
+//!
+//! A web page can reach a server on the user's own machine by letting its own
+//! name resolve to 127.0.0.1 (DNS rebinding). The browser then sends that name as
+//! `Host` and `Origin`, which is how we tell. Rules, in the order they apply:
+//!
+//! 1. The host (`Host`, or the authority of the target) must be known: a loopback
+//!    name or address on any port, the address we are bound to, or a listed one.
+//! 2. No `Origin`: not a browser, passes.
+//! 3. A listed origin passes, and is granted CORS.
+//! 4. A loopback origin passes where loopback hosts do, and is granted CORS.
+//! 5. The server's own origin passes if its host cannot be rebound: it is an
+//!    address, or a listed name.
+//!
+//! # As whom
+//!
+//! A site asks its [`Authenticate`] about every request but preflights, before it reads
+//! anything of it. [`ApiKey`] is one with a single key; the gateway has one
+//! with many. One for OAuth goes here too: it checks the bearer token as a
+//! resource server does, names its subject, and says in the challenge of
+//! [`AuthDenial::unknown`] where its metadata are. It answers at once, so the keys
+//! of the issuer it has to fetch beforehand.
+//!
+//! The [`Who`] that it returns stays with the client's connection. Its identity is what
+//! sessions, tasks, parked calls and connections are bound to: the name, or what the
+//! authenticator tells apart under one name. What was shown to prove it is not kept.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HOST, ORIGIN, VARY, WWW_AUTHENTICATE,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
+use ring::digest::{Digest, SHA256, digest};
+use switchboard_proto::jsonrpc::{Incoming, Kind, Message};
+use switchboard_proto::method;
+use switchboard_proto::refusal::Refusal;
+
+use crate::connection::now;
+use crate::http::Body;
+use crate::http::site::{nothing_at, plain};
+
+pub use regex::{Error as PatternError, Regex};
+
+/// The rules for one listener; cheap to ask, made once.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    hosts: Allowed,
+    origins: Allowed,
+    /// Whether loopback names and addresses count as known.
+    loopback: bool,
+    /// Whether an origin need not be known at all.
+    any_origin: bool,
+    /// Headers that pages may send and read beside the usual ones.
+    sendable: Vec<String>,
+    readable: Vec<String>,
+}
+
+/// Names a user listed, lower case, or all names.
+#[derive(Clone, Debug, Default)]
+struct Allowed {
+    all: bool,
+    listed: Vec<String>,
+    like: Vec<Regex>,
+}
+
+/// The request comes from where it must not come from.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum GuardError {
+    /// More than one `Host`, or one that is no host: RFC 9112 asks for 400.
+    #[error("host header is malformed")]
+    HostMalformed,
+    /// HTTP/1.1 and later must say which host they mean.
+    #[error("host header is missing")]
+    HostMissing,
+    /// A name that is not ours; the user may list it as an allowed host.
+    #[error("host {host:?} is not served here")]
+    HostUnknown { host: String },
+    /// A web page that the user has not listed as an allowed origin.
+    #[error("origin {origin:?} is not allowed here")]
+    OriginNotAllowed { origin: String },
+}
+
+impl GuardError {
+    /// What to answer with.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::HostMalformed | Self::HostMissing => StatusCode::BAD_REQUEST,
+            Self::HostUnknown { .. } | Self::OriginNotAllowed { .. } => StatusCode::FORBIDDEN,
+        }
+    }
+}
+
+impl Guard {
+    /// For a server that only this machine can reach.
+    pub fn loopback() -> Self {
+        Self { loopback: true, ..Self::default() }
+    }
+
+    /// Lets everybody through: for servers behind something that guards them.
+    pub fn open() -> Self {
+        Self { any_origin: true, ..Self::default() }.allow_host("*")
+    }
+
+    /// What fits a listener at `address`: on loopback as [`loopback`](Self::loopback), elsewhere
+    /// any host (we cannot know our names) but only listed or own origins.
+    pub fn bound_to(address: SocketAddr) -> Self {
+        if address.ip().to_canonical().is_loopback() {
+            Self::loopback().allow_host(&address.to_string())
+        } else {
+            Self::default().allow_host("*")
+        }
+    }
+
+    /// Also serves `host`: `name` for every port, `name:port` for one, `*` for all.
+    #[must_use]
+    pub fn allow_host(mut self, host: &str) -> Self {
+        self.hosts.add(host);
+        self
+    }
+
+    /// Also lets web pages of `origin` in, with CORS; `*` for all.
+    #[must_use]
+    pub fn allow_origin(mut self, origin: &str) -> Self {
+        self.origins.add(origin.trim_end_matches('/'));
+        self
+    }
+
+    /// Also lets web pages of every origin in that `pattern` finds itself in, with CORS.
+    #[must_use]
+    pub fn allow_origins_like(mut self, pattern: Regex) -> Self {
+        self.origins.like.push(pattern);
+        self
+    }
+
+    /// Lets listed pages also send the header `name`.
+    #[must_use]
+    pub fn allow_header(mut self, name: &HeaderName) -> Self {
+        self.sendable.push(name.to_string());
+        self
+    }
+
+    /// Lets listed pages also read the header `name`.
+    #[must_use]
+    pub fn expose_header(mut self, name: &HeaderName) -> Self {
+        self.readable.push(name.to_string());
+        self
+    }
+
+    /// Checks host and origin of a request.
+    pub fn check(&self, parts: &Parts) -> Result<(), GuardError> {
+        let host = self.check_host(parts)?;
+        self.check_origin(&parts.headers, host)
+    }
+
+    fn check_host<'a>(&self, parts: &'a Parts) -> Result<Option<Authority<'a>>, GuardError> {
+        let target = parts.uri.authority().map(http::uri::Authority::as_str);
+        let header = single(&parts.headers, HOST).map_err(|_| GuardError::HostMalformed)?;
+        if target.is_none() && header.is_none() {
+            // Browsers do not speak HTTP/1.0, health checks do.
+            let excused = self.hosts.all || parts.version <= Version::HTTP_10;
+            return if excused { Ok(None) } else { Err(GuardError::HostMissing) };
+        }
+        let mut host = None;
+        // Where a request names two hosts, a service behind us may look at either.
+        for text in [header, target].into_iter().flatten() {
+            let authority = Authority::parse(text).ok_or(GuardError::HostMalformed)?;
+            let is_known =
+                self.hosts.all || self.is_local(&authority) || self.hosts.lists(&authority);
+            if !is_known {
+                return Err(GuardError::HostUnknown { host: text.to_owned() });
+            }
+            host = Some(authority);
+        }
+        Ok(host)
+    }
+
+    fn check_origin(
+        &self,
+        headers: &HeaderMap,
+        host: Option<Authority<'_>>,
+    ) -> Result<(), GuardError> {
+        let refused = |text: &str| Err(GuardError::OriginNotAllowed { origin: text.to_owned() });
+        let text = match single(headers, ORIGIN) {
+            Ok(None) => return Ok(()),
+            Ok(Some(text)) => text,
+            Err(Unclear) if self.any_origin || self.origins.all => return Ok(()),
+            Err(Unclear) => return refused("(unclear)"),
+        };
+        if self.any_origin || self.origins.contains(text) {
+            return Ok(());
+        }
+        let Some(origin) = web_origin(text) else { return refused(text) };
+        let is_own = host.is_some_and(|host| {
+            // No DNS server can point an address elsewhere.
+            let is_fixed = host.address.is_some() || self.hosts.lists(&host);
+            host.is_host_of(&origin) && host.port == origin.port && is_fixed
+        });
+        if is_own || self.is_local(&origin) { Ok(()) } else { refused(text) }
+    }
+
+    /// Whether it is this machine, as only this machine can reach it, whatever DNS says.
+    fn is_local(&self, host: &Authority<'_>) -> bool {
+        let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+        let is_named = host.name.eq_ignore_ascii_case("localhost");
+        self.loopback && host.address.map_or(is_named, is_loopback)
+    }
+}
+
+impl Allowed {
+    fn add(&mut self, text: &str) {
+        match text.trim() {
+            "*" => self.all = true,
+            text => self.listed.push(text.to_ascii_lowercase()),
+        }
+    }
+
+    fn contains(&self, text: &str) -> bool {
+        self.all
+            || self.listed.iter().any(|listed| listed.eq_ignore_ascii_case(text))
+            || self.like.iter().any(|pattern| pattern.is_match(text))
+    }
+
+    /// Whether `host` is listed by name; `*` lists nobody.
+    fn lists(&self, host: &Authority<'_>) -> bool {
+        self.listed.iter().filter_map(|listed| Authority::parse(listed)).any(|listed| {
+            listed.is_host_of(host) && (listed.port.is_none() || listed.port == host.port)
+        })
+    }
+}
+
+/// Several values, or one that is not text.
+struct Unclear;
+
+fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Unclear> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| Unclear),
+        _ => Err(Unclear),
+    }
+}
+
+/// A host and the port that was written, if any.
+#[derive(Clone, Copy, Debug)]
+struct Authority<'a> {
+    name: &'a str,
+    /// If the name is one.
+    address: Option<IpAddr>,
+    port: Option<u16>,
+}
+
+impl<'a> Authority<'a> {
+    /// `None` for anything that is not exactly a host with an optional port:
+    /// userinfo, spaces, an IPv6 address without brackets, port 70000.
+    fn parse(text: &'a str) -> Option<Self> {
+        let (name, address, rest) = if let Some(rest) = text.strip_prefix('[') {
+            let (name, rest) = rest.split_once(']')?;
+            (name, Some(name.parse::<Ipv6Addr>().ok()?.into()), rest)
+        } else {
+            let (name, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
+            (name, name.parse::<Ipv4Addr>().ok().map(IpAddr::from), rest)
+        };
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        if address.is_none() && (name.is_empty() || !name.bytes().all(fits)) {
+            return None;
+        }
+        let port = match rest.strip_prefix(':') {
+            // `parse` alone would take a sign.
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Some(digits.parse().ok()?)
+            }
+            None if rest.is_empty() => None,
+            _ => return None,
+        };
+        Some(Self { name, address, port })
+    }
+
+    fn is_host_of(&self, other: &Authority<'_>) -> bool {
+        match (self.address, other.address) {
+            (None, None) => self.name.eq_ignore_ascii_case(other.name),
+            (one, two) => one == two,
+        }
+    }
+}
+
+/// The host of an `Origin` that a web page can have, unlike `vscode-webview://` and the
+/// like; `null` has none.
+fn web_origin(text: &str) -> Option<Authority<'_>> {
+    let (scheme, authority) = text.split_once("://")?;
+    let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    Authority::parse(authority).filter(|_| is_web)
+}
+
+/// The CORS headers that let a page of another origin read an answer. Only origins that
+/// the user listed get them, and those of this machine where it serves itself.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CorsGrant {
+    origin: HeaderValue,
+    readable: HeaderValue,
+}
+
+impl Guard {
+    /// The CORS grant for the answer to this request, if its origin is listed or local.
+    pub fn grant(&self, headers: &HeaderMap) -> Option<CorsGrant> {
+        let text = single(headers, ORIGIN).ok().flatten()?;
+        let origin = match headers.get(ORIGIN) {
+            _ if self.origins.all => HeaderValue::from_static("*"),
+            origin => {
+                let is_local = |text| web_origin(text).is_some_and(|it| self.is_local(&it));
+                origin.filter(|_| self.origins.contains(text) || is_local(text))?.clone()
+            }
+        };
+        let mut readable = HeaderValue::from_static(EXPOSED);
+        if !self.readable.is_empty() {
+            readable = listing(EXPOSED, self.readable.iter().map(String::as_str));
+        }
+        Some(CorsGrant { origin, readable })
+    }
+
+    /// The headers of a 204 answer, if the request is a preflight of such an origin.
+    pub fn preflight(&self, parts: &Parts) -> Option<HeaderMap> {
+        let asks = parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        let grant =
+            self.grant(&parts.headers).filter(|_| asks && parts.method == Method::OPTIONS)?;
+        let mut headers = HeaderMap::with_capacity(6);
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, self.allowed_headers(&parts.headers));
+        headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        grant.apply(&mut headers);
+        Some(headers)
+    }
+
+    /// Ours, those that the user lists, and those `Mcp-Param-*` that the page asks
+    /// for: their names are not known beforehand.
+    fn allowed_headers(&self, request: &HeaderMap) -> HeaderValue {
+        let asked = single(request, ACCESS_CONTROL_REQUEST_HEADERS).ok().flatten();
+        let asked = asked.unwrap_or_default().split(',').map(str::trim);
+        let parameters = asked.filter(|name| {
+            let start = name.get(..PARAMETER.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(PARAMETER))
+        });
+        listing(HEADERS, self.sendable.iter().map(String::as_str).chain(parameters))
+    }
+}
+
+impl CorsGrant {
+    /// Adds the grant to the headers of an answer.
+    pub fn apply(&self, headers: &mut HeaderMap) {
+        if self.origin != "*" {
+            // Without it a cache could hand one origin the grant of another.
+            headers.append(VARY, HeaderValue::from_static("origin"));
+        }
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.origin.clone());
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, self.readable.clone());
+    }
+}
+
+/// `usual`, and `more`.
+fn listing<'a>(usual: &'static str, more: impl Iterator<Item = &'a str>) -> HeaderValue {
+    let mut list = usual.to_owned();
+    for name in more {
+        list.push_str(", ");
+        list.push_str(name);
+    }
+    HeaderValue::try_from(list).unwrap_or(HeaderValue::from_static(usual))
+}
+
+const PARAMETER: &str = "mcp-param-";
+const HEADERS: &str = "authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, x-api-key";
+const EXPOSED: &str = "mcp-session-id, retry-after, www-authenticate";
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
+/// Two hours, in seconds: the longest that browsers honour.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
+
+/// Decides who may come in.
+pub trait Authenticate: fmt::Debug + Send + Sync + 'static {
+    /// Who sends a request with these headers, or what they are told.
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial>;
+
+    /// Whether somebody of this name who came in earlier may stay, if what they showed is
+    /// still [current](Standing::is_current); asked by
+    /// [`Site::recheck`](crate::http::site::Site::recheck).
+    fn keeps(&self, _name: &str) -> bool {
+        true
+    }
+}
+
+/// What somebody gets who does not come in.
+#[derive(Clone, Debug)]
+pub struct AuthDenial {
+    status: StatusCode,
+    challenge: Option<HeaderValue>,
+    text: String,
+}
+
+impl AuthDenial {
+    /// They have not shown who they are (401); `challenge` says how to.
+    pub fn unknown(challenge: HeaderValue, text: impl Into<String>) -> Self {
+        let challenge = Some(challenge);
+        Self { status: StatusCode::UNAUTHORIZED, challenge, text: text.into() }
+    }
+
+    /// They are known, and this is not for them (403).
+    pub fn forbidden(text: impl Into<String>) -> Self {
+        Self { status: StatusCode::FORBIDDEN, challenge: None, text: text.into() }
+    }
+
+    /// They are known, and are not to know that something is here (404): just
+    /// what [`Sites`](crate::http::site::Sites) says of a path that it does not have.
+    pub fn nothing_here(endpoint: &str) -> Self {
+        Self { status: StatusCode::NOT_FOUND, challenge: None, text: nothing_at(endpoint) }
+    }
+
+    /// Whether it is not even known who they are.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED
+    }
+
+    pub(crate) fn response(self) -> Response<Body> {
+        let mut response = plain(self.status, format!("{}\n", self.text.trim_end()));
+        if let Some(challenge) = self.challenge {
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
+/// Asks an authenticator, if there is one.
+pub(crate) fn authenticate(
+    authenticator: Option<&Arc<dyn Authenticate>>,
+    headers: &HeaderMap,
+) -> Result<Who, AuthDenial> {
+    authenticator.map_or_else(|| Ok(Who::default()), |it| it.authenticate(headers))
+}
+
+/// Whoever makes a request without a name, as far as it says: who has another
+/// token is somebody else (MRTR-8). The token itself is not kept.
+pub(crate) fn mark_by_token(who: &Who, headers: &HeaderMap) -> Who {
+    let token = headers.get(AUTHORIZATION).filter(|_| who.name().is_empty());
+    let Some(token) = token else { return who.clone() };
+    let digest = digest(&SHA256, token.as_bytes());
+    // No name begins like this.
+    let mark =
+        digest.as_ref().iter().fold("\0".to_owned(), |mark, byte| format!("{mark}{byte:02x}"));
+    who.clone().marked(mark)
+}
+
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// A key that every client must show, as `X-API-Key` or as a bearer token.
+///
+/// It does not tell one client from another. It is compared by its digest, so that
+/// nobody learns how much of a guess was right.
+#[derive(Clone)]
+pub struct ApiKey {
+    digest: Digest,
+}
+
+impl ApiKey {
+    /// Whoever shows `key` is let in.
+    pub fn new(key: &str) -> Self {
+        Self { digest: digest(&SHA256, key.as_bytes()) }
+    }
+
+    /// Whether a request shows it.
+    pub fn is_shown(&self, headers: &HeaderMap) -> bool {
+        let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(bearer_token);
+        let keys = headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes);
+        // The digests are compared, and nobody can aim at one byte of a digest.
+        keys.chain(bearer).any(|key| digest(&SHA256, key).as_ref() == self.digest.as_ref())
+    }
+}
+
+fn bearer_token(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().as_bytes())
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey(…)")
+    }
+}
+
+impl Authenticate for ApiKey {
+    /// Everybody who has the key is one.
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial> {
+        if self.is_shown(headers) {
+            return Ok(Who::new("key"));
+        }
+        let text = "the API key is missing or wrong; send it as 'X-API-Key: KEY' or 'Authorization: Bearer KEY'";
+        Err(AuthDenial::unknown(HeaderValue::from_static("Bearer"), text))
+    }
+}
+
+/// Somebody, by name; the default is nobody in particular.
+#[derive(Clone, Debug, Default)]
+pub struct Who {
+    name: Arc<str>,
+    /// What tells one from another of the same name.
+    mark: Option<Arc<str>>,
+    standing: Option<Arc<dyn Standing>>,
+}
+
+/// What somebody may have open, asked as long as they are here.
+///
+/// Every method has a default that allows everything.
+pub trait Standing: fmt::Debug + Send + Sync + 'static {
+    /// A call wants its turn. If it gets one, [`Standing::end_call`] follows.
+    fn begin_call(&self, _now: Instant) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// A call is over.
+    fn end_call(&self) {}
+
+    /// A notification has come. It counts for how often somebody may call, and is
+    /// never open.
+    fn count_notification(&self, _now: Instant) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// A session, or a listen, wants to begin. If it may, [`Standing::end_session`] follows.
+    fn begin_session(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// A session is over.
+    fn end_session(&self) {}
+
+    /// Whether what they showed would still let them in.
+    fn is_current(&self) -> bool {
+        true
+    }
+
+    /// Whether they may still come in, if perhaps by showing something else.
+    fn is_known(&self) -> bool {
+        true
+    }
+}
+
+/// What asks no work of a server: greetings, signs of life, cancelling, and
+/// listens, which are counted as sessions are.
+const FREE: [&str; 6] = [
+    method::CANCELLED,
+    method::DISCOVER,
+    method::INITIALIZE,
+    method::INITIALIZED,
+    method::LISTEN,
+    method::PING,
+];
+
+impl Who {
+    /// Somebody who may do everything.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// Somebody who may do what `standing` lets them.
+    pub fn with(name: impl Into<Arc<str>>, standing: Arc<dyn Standing>) -> Self {
+        Self { name: name.into(), mark: None, standing: Some(standing) }
+    }
+
+    /// What they are called; empty for nobody in particular.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
+    /// The same, told from others of that name by a mark.
+    #[must_use]
+    pub fn marked(self, mark: impl Into<Arc<str>>) -> Self {
+        Self { mark: Some(mark.into()), ..self }
+    }
+
+    /// Whether what they showed would still let them in.
+    pub fn is_current(&self) -> bool {
+        self.standing.as_ref().is_none_or(|standing| standing.is_current())
+    }
+
+    /// Whether they may still come in, if perhaps by showing something else.
+    pub(crate) fn is_known(&self) -> bool {
+        self.standing.as_ref().is_none_or(|standing| standing.is_known())
+    }
+
+    /// Whether both may use one session. Whoever has no name may show another token
+    /// in each request.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name && (self.name.is_empty() || self.mark == other.mark)
+    }
+
+    /// What is theirs belongs to this: the mark, else the name.
+    pub fn identity(&self) -> &[u8] {
+        self.mark.as_ref().unwrap_or(&self.name).as_bytes()
+    }
+
+    /// A turn for a call of which nothing is known yet.
+    pub(crate) fn reserve(&self) -> Result<Turns, Refusal> {
+        let mut turns = Turns { standing: self.standing.clone(), calls: 0 };
+        turns.begin()?;
+        Ok(turns)
+    }
+
+    /// Turns for the calls in a message, if all of them get one; `reserved` are
+    /// those that it has already.
+    pub(crate) fn enter(&self, incoming: &Incoming, reserved: Turns) -> Result<Turns, Refusal> {
+        let mut turns = Turns { standing: self.standing.clone(), calls: 0 };
+        turns.take(reserved);
+        let Some(standing) = &self.standing else { return Ok(turns) };
+        let calls = counted(incoming, Kind::Request);
+        let notifications = counted(incoming, Kind::Notification);
+        // What was reserved for a call counts for what came in its place.
+        for _ in turns.calls.saturating_sub(calls)..notifications {
+            standing.count_notification(now())?;
+        }
+        turns.keep(calls);
+        while turns.calls < calls {
+            turns.begin()?;
+        }
+        Ok(turns)
+    }
+
+    /// Room for a session, as long as what is returned lives.
+    pub(crate) fn stay(&self) -> Result<SessionPermit, Refusal> {
+        if let Some(standing) = &self.standing {
+            standing.begin_session()?;
+        }
+        Ok(SessionPermit { standing: self.standing.clone() })
+    }
+}
+
+/// How many messages of a kind there are that count.
+fn counted(incoming: &Incoming, kind: Kind) -> usize {
+    let counts = |message: &Message| message.kind() == kind && !FREE.contains(&message.method());
+    match incoming {
+        Incoming::One(message) => usize::from(counts(message)),
+        Incoming::Batch(elements) => {
+            elements.iter().flatten().filter(|message| counts(message)).count()
+        }
+    }
+}
+
+/// Calls that have their turn; those left are over when it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    standing: Option<Arc<dyn Standing>>,
+    calls: usize,
+}
+
+impl Turns {
+    fn begin(&mut self) -> Result<(), Refusal> {
+        if let Some(standing) = &self.standing {
+            standing.begin_call(now())?;
+            self.calls += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes over the turns of others of the same standing.
+    pub(crate) fn take(&mut self, mut other: Self) {
+        self.calls += std::mem::take(&mut other.calls);
+        if let Some(standing) = other.standing.take() {
+            self.standing = Some(standing);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls == 0
+    }
+
+    /// All but so many are over.
+    pub(crate) fn keep(&mut self, open: usize) {
+        while self.calls > open {
+            self.calls -= 1;
+            if let Some(standing) = &self.standing {
+                standing.end_call();
+            }
+        }
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        self.keep(0);
+    }
+}
+
+/// A session of somebody, which is over when it is dropped.
+#[derive(Debug)]
+pub(crate) struct SessionPermit {
+    standing: Option<Arc<dyn Standing>>,
+}
+
+impl Drop for SessionPermit {
+    fn drop(&mut self) {
+        if let Some(standing) = &self.standing {
+            standing.end_session();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_is_shown_as_such_or_as_a_bearer_token() {
+        let key = ApiKey::new("s3cret");
+        for (name, value, shown) in [
+            ("x-api-key", "s3cret", true),
+            ("x-api-key", "s3cre", false),
+            ("x-api-key", "s3cret2", false),
+            ("authorization", "Bearer s3cret", true),
+            ("authorization", "bearer  s3cret", true),
+            ("authorization", "Basic s3cret", false),
+            ("authorization", "s3cret", false),
+            ("cookie", "s3cret", false),
+        ] {
+            let name: HeaderName = name.parse().unwrap();
+            let headers = HeaderMap::from_iter([(name, value.parse().unwrap())]);
+            assert_eq!(key.is_shown(&headers), shown, "{headers:?}");
+        }
+        assert!(!key.is_shown(&HeaderMap::new()));
+        assert!(!format!("{key:?}").contains("s3cret"));
+    }
+}

@@ -1,0 +1,724 @@
+//! The bodies of requests and of responses.
+//!
+//! A request's body is read whole and in time, charged to its sender, and parsed.
+//! [`BodyBudget`] bounds the bytes of request bodies that are held at one time: for the
+//! whole process, with a share of it for each principal. A body is charged as it arrives.
+//! The charge stays with the text of the message, and with the work that the message
+//! leads to, until the last of them is dropped. Sites that share a budget count together.
+//!
+//! A response's [`Body`] is nothing, one piece, or a stream that goes on. A live body
+//! writes the frames of its lane as events, drives whatever work the lane's request led
+//! to, and keeps the connection alive with comments, or ends it after a long silence where
+//! the client will come back. Dropped, it closes its lane: that is how a hang-up is noticed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::EXPECT;
+use http::{HeaderMap, Response, StatusCode};
+use http_body::{Body as HttpBody, Frame as BodyFrame, SizeHint};
+use http_body_util::BodyExt as _;
+use switchboard_proto::exchange::Lane;
+use switchboard_proto::framing::{self, Outgoing};
+use switchboard_proto::jsonrpc::{self, Incoming, InvalidMessage, Message};
+use switchboard_proto::method;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::server::{Frame, Prime};
+use tokio::time::{Instant, Sleep};
+
+use super::endpoint::HeldSession;
+use super::listen::Awaited;
+use super::site::{SiteOptions, SiteState};
+use crate::access::{Turns, Who};
+use crate::backend::PendingWork;
+use crate::connection::{ClientConnection, PieceWritten, lock};
+use crate::upstream::Through;
+
+/// The body of a request, as a listener or a router hands it over.
+pub trait RequestBody: HttpBody<Data = Bytes, Error: fmt::Display> + Send {}
+
+impl<B: HttpBody<Data = Bytes, Error: fmt::Display> + Send> RequestBody for B {}
+
+/// A body that is no larger is counted and never refused: it may cancel a call, or
+/// answer a question. The connection that it comes by takes as much.
+const FREE: usize = 1 << 10;
+
+/// The bytes of requests that a process may hold.
+#[derive(Debug)]
+pub struct BodyBudget {
+    held: Mutex<HeldBytes>,
+}
+
+#[derive(Debug)]
+struct HeldBytes {
+    most: usize,
+    most_each: usize,
+    all: usize,
+    /// By the name of the principal; those who hold nothing are not in it.
+    /// Clients without a name are one principal.
+    each: HashMap<Arc<str>, usize>,
+}
+
+impl Default for BodyBudget {
+    /// Sixteen of the largest messages, and four of each principal.
+    fn default() -> Self {
+        Self::new(Self::BYTES, Self::BYTES_EACH)
+    }
+}
+
+impl BodyBudget {
+    /// What all principals may hold together, where nobody says otherwise.
+    pub const BYTES: usize = 512 << 20;
+    /// What one principal may hold, where nobody says otherwise.
+    pub const BYTES_EACH: usize = 128 << 20;
+
+    /// At most `most` bytes, and `most_each` of one principal.
+    pub fn new(most: usize, most_each: usize) -> Self {
+        let held = HeldBytes { most, most_each, all: 0, each: HashMap::new() };
+        Self { held: Mutex::new(held) }
+    }
+
+    /// Other bounds from here on; what is held stays.
+    pub fn bound(&self, most: usize, most_each: usize) {
+        let mut held = lock(&self.held);
+        (held.most, held.most_each) = (most, most_each);
+    }
+
+    /// How many bytes are held.
+    pub fn held(&self) -> usize {
+        lock(&self.held).all
+    }
+
+    /// A charge of nothing yet.
+    pub(super) fn charge(self: &Arc<Self>, who: &Who) -> Charge {
+        Charge { budget: Arc::clone(self), principal: who.shared_name(), bytes: 0 }
+    }
+}
+
+/// Bytes that are charged to a principal until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    budget: Arc<BodyBudget>,
+    principal: Arc<str>,
+    bytes: usize,
+}
+
+impl Charge {
+    /// A charge of nothing yet to the same principal.
+    pub(super) fn fresh(&self) -> Self {
+        let (budget, principal) = (Arc::clone(&self.budget), Arc::clone(&self.principal));
+        Self { budget, principal, bytes: 0 }
+    }
+
+    /// Charges up to `bytes` in all.
+    pub(super) fn grow_to(&mut self, bytes: usize) -> Result<(), Refusal> {
+        let more = bytes.saturating_sub(self.bytes);
+        let mut held = lock(&self.budget.held);
+        let each = held.each.get(&self.principal).copied().unwrap_or_default();
+        let is_free = bytes <= FREE;
+        if each.saturating_add(more) > held.most_each && !is_free {
+            return Err(Refusal::TooManyBytesOfYours);
+        }
+        if held.all.saturating_add(more) > held.most && !is_free {
+            return Err(Refusal::TooManyBytes);
+        }
+        held.all += more;
+        held.each.insert(Arc::clone(&self.principal), each + more);
+        drop(held);
+        self.bytes += more;
+        Ok(())
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let mut held = lock(&self.budget.held);
+        held.all = held.all.saturating_sub(self.bytes);
+        let Some(each) = held.each.get_mut(&self.principal) else { return };
+        *each = each.saturating_sub(self.bytes);
+        if *each == 0 {
+            held.each.remove(&self.principal);
+        }
+    }
+}
+
+/// A text that keeps its charge for as long as any part of it lives.
+struct Charged {
+    text: Bytes,
+    _charge: Arc<Charge>,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+/// The same text, with its charge.
+pub(super) fn charged(text: Bytes, charge: &Arc<Charge>) -> Bytes {
+    Bytes::from_owner(Charged { text, _charge: Arc::clone(charge) })
+}
+
+/// What a client that sends too much may send before its connection is cut.
+const MOST_UNREAD: u64 = 256 << 20;
+
+/// A body that grows beyond this needs a turn. What is smaller may be an answer or
+/// a sign of life, which need none.
+const SMALL: usize = 16 << 10;
+
+/// The least room that is made for a body that comes in pieces.
+const ROOM: usize = 1 << 10;
+
+/// Reads a whole body of up to the bytes that a message may have.
+///
+/// `answers` if the sender may be about to answer a question: that needs no turn. A large
+/// body has its turn before anything is known of it.
+///
+/// A body that is refused is read all the same, and forgotten: whoever writes first
+/// and reads then would get a reset instead of our refusal.
+pub(super) async fn read(
+    headers: &HeaderMap,
+    body: impl RequestBody,
+    site: &SiteState,
+    who: &Who,
+    answers: bool,
+    awaited: Option<&Awaited>,
+) -> Result<(Bytes, Turns, Arc<Charge>), Refusal> {
+    let SiteOptions { body_pause, body_rate, bodies, tally, .. } = &site.options;
+    let limit = site.rules().limits.message;
+    let announced = body.size_hint().lower();
+    let whole = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    if announced > MOST_UNREAD {
+        return Err(Refusal::TooLarge { limit });
+    }
+    let mut intake = BodyReader {
+        who,
+        answers,
+        limit,
+        whole,
+        length: 0,
+        text: Vec::new(),
+        turns: Turns::default(),
+        is_let: false,
+        charge: bodies.charge(who),
+        refused: None,
+    };
+    if let Err(why) = intake.expect(announced) {
+        if headers.contains_key(EXPECT) {
+            return Err(why);
+        }
+        intake.refuse(why);
+    }
+    let mut body = pin!(body);
+    let begun = Instant::now();
+    loop {
+        let earned = intake.length.checked_div(u64::from(*body_rate)).map(Duration::from_secs);
+        let rate = earned.map_or(NEVER, |earned| *body_pause + earned);
+        let deadline = (Instant::now() + *body_pause).min(begun + rate);
+        let mut next = body.frame();
+        let next = poll_fn(|cx| match Pin::new(&mut next).poll(cx) {
+            Poll::Pending if awaited.is_some_and(|awaited| awaited.poll_ended(cx)) => {
+                Poll::Ready(None)
+            }
+            next => next.map(Some),
+        });
+        let next = tokio::time::timeout_at(deadline, next).await;
+        let next = next.map_err(|_| Refusal::TooSlow)?;
+        // The client broke off: whatever it was, it is not all there.
+        let broken = Refusal::NotJson { at: intake.text.len() };
+        let Some(frame) = next.ok_or_else(|| broken.clone())? else { break };
+        let frame = frame.map_err(|_| broken)?;
+        let Ok(piece) = frame.into_data() else { continue };
+        if let Err(why) = intake.push(&piece) {
+            intake.refuse(why);
+        }
+        if intake.length > MOST_UNREAD {
+            break;
+        }
+    }
+    tally.received.fetch_add(intake.length, Ordering::Relaxed);
+    if let Some(why) = intake.refused {
+        return Err(why);
+    }
+    let charge = Arc::new(intake.charge);
+    Ok((charged(intake.text.into(), &charge), intake.turns, charge))
+}
+
+/// A body as it arrives.
+struct BodyReader<'a> {
+    who: &'a Who,
+    answers: bool,
+    limit: usize,
+    /// How long it is, if its sender says so.
+    whole: Option<usize>,
+    length: u64,
+    /// A copy of its pieces: each may be a small part of something large.
+    text: Vec<u8>,
+    turns: Turns,
+    /// Whether it has its turn, or needs none.
+    is_let: bool,
+    /// For all the room that the text has.
+    charge: Charge,
+    refused: Option<Refusal>,
+}
+
+impl BodyReader<'_> {
+    /// Something of `length` bytes is to come, or has come.
+    fn expect(&mut self, length: u64) -> Result<(), Refusal> {
+        if length > self.limit as u64 {
+            return Err(Refusal::TooLarge { limit: self.limit });
+        }
+        if length > SMALL as u64 && !self.is_let {
+            if !self.answers {
+                self.turns = self.who.reserve()?;
+            }
+            self.is_let = true;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, piece: &[u8]) -> Result<(), Refusal> {
+        self.length += piece.len() as u64;
+        if self.refused.is_some() {
+            return Ok(());
+        }
+        self.expect(self.length)?;
+        let (length, room) = (self.text.len() + piece.len(), self.text.capacity());
+        if length > room {
+            let most = self.whole.unwrap_or(self.limit);
+            let room = length.max(most.min(ROOM.max(2 * room)));
+            self.charge.grow_to(room)?;
+            self.text.reserve_exact(room - self.text.len());
+        }
+        self.text.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// Keeps nothing of it.
+    fn refuse(&mut self, why: Refusal) {
+        (self.text, self.charge) = (Vec::new(), self.charge.fresh());
+        self.turns = Turns::default();
+        self.refused = Some(why);
+    }
+}
+
+/// The largest message that is kept. Honest ones have a few kilobytes.
+const MOST_KEPT: usize = 256 << 10;
+
+/// Parses what a client sent. Messages that are kept with the session are copied.
+///
+/// A greeting and a log level are repeated to servers that the client calls later. They
+/// have a bound of their own, and are copied: the text of a request is charged to its
+/// sender until the last part of it is dropped, which would be the end of the session.
+pub(crate) fn parse_to_keep(text: Bytes) -> Result<Incoming, InvalidMessage> {
+    Ok(match jsonrpc::parse(text)? {
+        Incoming::One(message) => Incoming::One(keepable(message)?),
+        Incoming::Batch(batch) => {
+            let keepable = |one: Result<_, _>| one.and_then(keepable);
+            Incoming::Batch(batch.into_iter().map(keepable).collect())
+        }
+    })
+}
+
+fn keepable(message: Message) -> Result<Message, InvalidMessage> {
+    if !matches!(message.method(), method::INITIALIZE | method::SET_LEVEL) {
+        return Ok(message);
+    }
+    if message.text().len() > MOST_KEPT {
+        let why = Refusal::TooLarge { limit: MOST_KEPT };
+        return Err(InvalidMessage { id: message.id().cloned(), why });
+    }
+    jsonrpc::parse_one(Bytes::copy_from_slice(message.text()))
+}
+
+/// A lane that closes when it is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenLane {
+    pub(crate) client: Arc<ClientConnection>,
+    pub(crate) lane: Lane,
+}
+
+impl OpenLane {
+    pub(super) fn new(client: &Arc<ClientConnection>) -> Self {
+        Self { client: Arc::clone(client), lane: client.open_lane() }
+    }
+}
+
+impl Drop for OpenLane {
+    fn drop(&mut self) {
+        self.client.close_lane(self.lane).detach();
+    }
+}
+
+/// The body of a response.
+#[derive(Debug)]
+pub struct Body {
+    kind: BodyKind,
+    /// What is left of a piece that is being written.
+    rest: Bytes,
+    /// Ready when the last piece is written. The end waits for that: as long as it has
+    /// not come, the stream of a client that does not read can be cut.
+    written: Option<PieceWritten>,
+    counted: Option<BodyCounter>,
+    /// Whoever waits for it may send nothing more.
+    pub(super) awaited: Option<Awaited>,
+    /// What the request came through: it is told on as long as this is open.
+    pub(super) through: Option<Through>,
+}
+
+#[derive(Debug)]
+enum BodyKind {
+    /// With the client that it is for, if that is known.
+    Whole(Option<Bytes>, Option<Arc<ClientConnection>>),
+    Live(Box<Live>),
+}
+
+#[derive(Debug)]
+struct Live {
+    lane: OpenLane,
+    works: PendingWork,
+    /// What to write first.
+    opening: Vec<u8>,
+    keep_alive: Duration,
+    ping: Pin<Box<Sleep>>,
+    /// The silence after which the client had better come back.
+    silence: Option<Silence>,
+    over: bool,
+    /// The session that ends with this stream, if one does. Dropped after the lane.
+    _held: Option<HeldSession>,
+}
+
+/// The time since something was said, pings aside.
+#[derive(Debug)]
+struct Silence {
+    most: Duration,
+    timer: Pin<Box<Sleep>>,
+    told: bool,
+}
+
+impl Silence {
+    fn new(most: Duration, since: Instant) -> Self {
+        Self { most, timer: Box::pin(tokio::time::sleep_until(since + most)), told: false }
+    }
+
+    fn restart(&mut self) {
+        self.timer.as_mut().reset(Instant::now() + self.most);
+        self.told = false;
+    }
+
+    /// Whether it has been too long; true once for each silence.
+    fn is_too_long(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.told {
+            return false;
+        }
+        self.told = self.timer.as_mut().poll(cx).is_ready();
+        self.told
+    }
+}
+
+/// Events are gathered into pieces of about this size, so that many small ones
+/// cost one write and a large one is not held up.
+const PIECE: usize = 64 << 10;
+
+/// As good as never, and no instant overflows.
+pub(super) const NEVER: Duration = Duration::from_hours(24 * 365);
+
+impl Body {
+    fn new(kind: BodyKind) -> Self {
+        let (rest, written) = (Bytes::new(), None);
+        Self { kind, rest, written, counted: None, awaited: None, through: None }
+    }
+
+    pub(crate) fn empty() -> Self {
+        Self::new(BodyKind::Whole(None, None))
+    }
+
+    pub(crate) fn whole(text: Bytes) -> Self {
+        Self::new(BodyKind::Whole(Some(text), None))
+    }
+
+    /// The same body, counted as unread by a client until it is written.
+    pub(super) fn lent_by(mut self, client: &Arc<ClientConnection>) -> Self {
+        if let BodyKind::Whole(text, lender) = &mut self.kind {
+            let (lent, written) = client.lend(text.take().unwrap_or_default());
+            (*text, *lender) = (Some(lent), Some(Arc::clone(client)));
+            self.written = written;
+        }
+        self
+    }
+
+    /// A stream of events, beginning with `opening`. If it has been silent for long since
+    /// `silent_since`, it ends, and a client that knows how to come back does so. The
+    /// session that is `held` ends with it.
+    pub(super) fn live(
+        lane: OpenLane,
+        works: PendingWork,
+        opening: Vec<u8>,
+        options: &SiteOptions,
+        silent_since: Option<Instant>,
+        held: Option<HeldSession>,
+    ) -> Self {
+        let SiteOptions { keep_alive, hang_up, .. } = *options;
+        let keep_alive = if keep_alive.is_zero() { NEVER } else { keep_alive };
+        let ping = Box::pin(tokio::time::sleep(keep_alive));
+        let silence = silent_since.filter(|_| !hang_up.is_zero());
+        let silence = silence.map(|since| Silence::new(hang_up, since));
+        let over = false;
+        let live = Live { lane, works, opening, keep_alive, ping, silence, over, _held: held };
+        Self::new(BodyKind::Live(Box::new(live)))
+    }
+}
+
+/// The event that a stream begins with, if the revision has that.
+pub(super) fn primed(prime: Option<Prime>) -> Vec<u8> {
+    let mut opening = Vec::new();
+    if let Some(Prime { event, retry_ms }) = prime {
+        let id = event.to_string();
+        let event = Outgoing { id: Some(&id), retry: Some(retry_ms), ..Outgoing::default() };
+        framing::encode_event(&event, &mut opening);
+    }
+    opening
+}
+
+impl Live {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        // The work ends on its own terms; the stream goes on without it.
+        _ = Pin::new(&mut self.works).poll(cx);
+        let mut piece = std::mem::take(&mut self.opening);
+        self.write_frames(&mut piece, cx);
+        let silence = self.silence.as_mut().filter(|_| piece.is_empty() && !self.over);
+        if silence.is_some_and(|silence| silence.is_too_long(cx)) {
+            let lane = self.lane.lane;
+            self.lane.client.step(|half| half.let_go(lane)).1.detach();
+            self.write_frames(&mut piece, cx);
+        }
+        if !piece.is_empty() {
+            self.ping.as_mut().reset(Instant::now() + self.keep_alive);
+            return Poll::Ready(Some(piece.into()));
+        }
+        if self.over {
+            return Poll::Ready(None);
+        }
+        if self.ping.as_mut().poll(cx).is_ready() {
+            self.ping.as_mut().reset(Instant::now() + self.keep_alive);
+            // Registers the timer again, so that the next ping wakes us too.
+            _ = self.ping.as_mut().poll(cx);
+            framing::encode_comment("ping", &mut piece);
+            return Poll::Ready(Some(piece.into()));
+        }
+        Poll::Pending
+    }
+
+    fn write_frames(&mut self, piece: &mut Vec<u8>, cx: &mut Context<'_>) {
+        while !self.over && piece.len() < PIECE {
+            let Poll::Ready(frame) = self.lane.client.poll_frame(self.lane.lane, cx) else { break };
+            match frame {
+                Some(Frame::Message { event, text }) => {
+                    self.silence.iter_mut().for_each(Silence::restart);
+                    let id = event.map(|event| event.to_string());
+                    let (id, name) = (id.as_deref(), Some("message"));
+                    framing::encode_event(
+                        &Outgoing { id, name, data: &text, ..Outgoing::default() },
+                        piece,
+                    );
+                }
+                Some(Frame::Answer { text, .. }) => {
+                    framing::encode_event(&Outgoing { data: &text, ..Outgoing::default() }, piece);
+                    self.over = true;
+                }
+                Some(Frame::End) | None => self.over = true,
+                Some(Frame::Begin { .. } | Frame::Accepted) => {}
+            }
+        }
+    }
+}
+
+impl Body {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        match &mut self.kind {
+            BodyKind::Whole(text, _) => Poll::Ready(text.take()),
+            BodyKind::Live(live) => {
+                if self.awaited.as_mut().is_some_and(|awaited| awaited.poll_doubt(cx)) {
+                    // If the client is gone, writing to it says so.
+                    framing::encode_comment("ping", &mut live.opening);
+                }
+                let piece = ready!(live.poll_piece(cx));
+                Poll::Ready(piece.map(|piece| {
+                    let (piece, written) = live.lane.client.lend(piece);
+                    self.written = written.or(self.written.take());
+                    piece
+                }))
+            }
+        }
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<BodyFrame<Bytes>, Infallible>>> {
+        let this = &mut *self;
+        if this.rest.is_empty() {
+            let Some(piece) = ready!(this.poll_piece(cx)) else {
+                if let Some(written) = &mut this.written {
+                    _ = ready!(Pin::new(written).poll(cx));
+                    this.written = None;
+                }
+                return Poll::Ready(None);
+            };
+            this.rest = piece;
+        }
+        // Whoever writes asks for the next part when the client has read of the last ones.
+        let part = this.rest.split_to(this.rest.len().min(PIECE));
+        match &this.kind {
+            BodyKind::Whole(_, lender) => lender.iter().for_each(|client| client.is_reading()),
+            BodyKind::Live(live) => live.lane.client.is_reading(),
+        }
+        if let Some(counted) = &this.counted {
+            counted.tally.sent.fetch_add(part.len() as u64, Ordering::Relaxed);
+        }
+        Poll::Ready(Some(Ok(BodyFrame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.kind, BodyKind::Whole(None, _))
+            && self.rest.is_empty()
+            && self.written.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            BodyKind::Whole(text, _) => {
+                let left = self.rest.len() + text.as_ref().map_or(0, Bytes::len);
+                SizeHint::with_exact(left as u64)
+            }
+            BodyKind::Live(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// Counters of one site or of several.
+#[derive(Debug, Default)]
+pub struct HttpCounters {
+    received: AtomicU64,
+    sent: AtomicU64,
+    streams: AtomicU64,
+    resumed: AtomicU64,
+    /// As many as there are reasons.
+    refused: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl HttpCounters {
+    /// Bytes of bodies that clients have sent.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of bodies that clients were sent.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Event streams that are open.
+    pub fn streams(&self) -> u64 {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// How often a client came back for the rest of a stream.
+    pub fn resumed(&self) -> u64 {
+        self.resumed.load(Ordering::Relaxed)
+    }
+
+    /// How many requests were turned away, by reason.
+    pub fn refused(&self) -> BTreeMap<&'static str, u64> {
+        lock(&self.refused).clone()
+    }
+
+    pub(super) fn add_resumed(&self) {
+        self.resumed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a response, and its body as it is written.
+    pub(super) fn count(self: &Arc<Self>, mut response: Response<Body>) -> Response<Body> {
+        let reason = match (response.extensions().get(), response.status()) {
+            (Some(RefusalReason(name)), _) => Some(*name),
+            (None, StatusCode::UNAUTHORIZED) => Some("unauthorized"),
+            (None, StatusCode::FORBIDDEN) => Some("forbidden"),
+            (None, StatusCode::TOO_MANY_REQUESTS) => Some("too_many_requests"),
+            (None, status) if status.is_server_error() => Some("unavailable"),
+            // A half said why, in the body.
+            (None, status) if status.is_client_error() => Some("message"),
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            *lock(&self.refused).entry(reason).or_default() += 1;
+        }
+        let body = response.body_mut();
+        let is_stream = matches!(body.kind, BodyKind::Live(_));
+        if is_stream {
+            self.streams.fetch_add(1, Ordering::Relaxed);
+        }
+        body.counted = Some(BodyCounter { tally: Arc::clone(self), is_stream });
+        response
+    }
+}
+
+/// Why a request was turned away, for whoever counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RefusalReason(pub(super) &'static str);
+
+/// The bytes of one body, and that it is a stream.
+#[derive(Debug)]
+struct BodyCounter {
+    tally: Arc<HttpCounters>,
+    is_stream: bool,
+}
+
+impl Drop for BodyCounter {
+    fn drop(&mut self) {
+        if self.is_stream {
+            self.tally.streams.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_principal_has_its_share_and_all_have_the_whole_until_texts_are_dropped() {
+        let budget = Arc::new(BodyBudget::new(100 * FREE, 60 * FREE));
+        let [ada, bob] = ["ada", "bob"].map(Who::new);
+        let mut first = budget.charge(&ada);
+        first.grow_to(40 * FREE).unwrap();
+        let mut second = budget.charge(&ada);
+        assert_eq!(second.grow_to(21 * FREE), Err(Refusal::TooManyBytesOfYours));
+        second.grow_to(20 * FREE).unwrap();
+        let mut others = budget.charge(&bob);
+        assert_eq!(others.grow_to(41 * FREE), Err(Refusal::TooManyBytes));
+        others.grow_to(40 * FREE).unwrap();
+        assert_eq!(budget.held(), 100 * FREE);
+        let charge = Arc::new(first);
+        let text = charged(Bytes::from_static(b"{\"some\": \"text\"}"), &charge);
+        drop(charge);
+        let part = text.slice(1..7);
+        drop((text, second));
+        assert_eq!(budget.held(), 80 * FREE, "a part keeps the whole");
+        drop((part, others));
+        assert_eq!(budget.held(), 0);
+        assert!(lock(&budget.held).each.is_empty(), "nothing is kept of who holds nothing");
+    }
+}
