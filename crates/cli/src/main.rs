@@ -7,7 +7,7 @@ use clap::Parser as _;
 use switchboard_net::stdio::child::Command;
 
 use args::Cli;
-use compat::Line;
+use compat::CommandLine;
 use exit::{CommandError, ExitStatus};
 
 mod args;
@@ -41,17 +41,17 @@ fn main() -> ExitCode {
     let mut notes = Vec::new();
     let words = match said.map(|words| compat::understand(words, &|name| std::env::var(name).ok()))
     {
-        Some(Line::Ours(words)) => Some(args::with_dashes(words, can_run)),
-        Some(Line::Theirs { words, notes: told }) => {
+        Some(CommandLine::Ours(words)) => Some(args::with_dashes(words, can_run)),
+        Some(CommandLine::Theirs { words, notes: told }) => {
             notes = told;
             Some(words)
         }
-        Some(Line::Answer(text)) => {
+        Some(CommandLine::Answer(text)) => {
             _ = std::io::stdout().write_all(text.as_bytes());
             return ExitStatus::Success.into();
         }
-        Some(Line::Wrong(complaint)) => {
-            CommandError::new(complaint.what).hint(complaint.hint).report();
+        Some(CommandLine::Wrong(failure)) => {
+            failure.report();
             return ExitStatus::Usage.into();
         }
         None => None,
