@@ -18,7 +18,7 @@ use crate::header;
 
 /// A server that was named, and has not been called yet.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct NamedServer {
     pub(crate) target: Target,
     /// What its file says about time.
     pub(crate) timeouts: Timeouts,
@@ -26,7 +26,7 @@ pub(crate) struct Found {
     pub(crate) fetch: Option<Fetch>,
 }
 
-impl Found {
+impl NamedServer {
     /// The server, after checking what can be checked before it is called.
     pub(crate) fn server(self) -> Result<ServerTarget, CommandError> {
         match (self.target, self.fetch) {
@@ -49,9 +49,9 @@ pub(crate) fn local(
     line: Option<&str>,
     words: &[String],
     args: &CommandArgs,
-) -> Result<Found, CommandError> {
+) -> Result<NamedServer, CommandError> {
     let target = Target::Command(command(line, words, args)?);
-    Ok(Found { target, timeouts: Timeouts::default(), fetch: None })
+    Ok(NamedServer { target, timeouts: Timeouts::default(), fetch: None })
 }
 
 /// A server that is a command, after checking that it can be run.
@@ -69,23 +69,25 @@ pub(crate) fn remote(
     files: &[PathBuf],
     args: &RemoteArgs,
     local: &CommandArgs,
-) -> Result<Found, CommandError> {
+) -> Result<NamedServer, CommandError> {
     if text.contains("://") {
         let strategy = args.transport.unwrap_or_default();
         let target = Target::Url { url: url(text)?, strategy, headers: headers(None, args)? };
         let timeouts = Timeouts::default();
-        return Ok(Found { target, timeouts, fetch: Some(fetch(args)?) });
+        return Ok(NamedServer { target, timeouts, fetch: Some(fetch(args)?) });
     }
     let entry = find_named(text, files)?;
     let timeouts = entry.timeouts;
     Ok(match entry.target {
-        Target::Command(command) => {
-            Found { target: Target::Command(with_args(command, local)), timeouts, fetch: None }
-        }
+        Target::Command(command) => NamedServer {
+            target: Target::Command(with_args(command, local)),
+            timeouts,
+            fetch: None,
+        },
         Target::Url { url, strategy, headers: given } => {
             let strategy = args.transport.unwrap_or(strategy);
             let target = Target::Url { url, strategy, headers: headers(Some(given), args)? };
-            Found { target, timeouts, fetch: Some(fetch(args)?) }
+            NamedServer { target, timeouts, fetch: Some(fetch(args)?) }
         }
     })
 }

@@ -16,7 +16,7 @@ use crate::args::{ClientArgs, ReachArgs};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::{Output, Ticker};
 use crate::signal::Stop;
-use crate::target::{self, Found};
+use crate::target::{self, NamedServer};
 
 pub(super) use requests::{
     call, complete, discover, listen, ping, prompt, prompts, read, resources, tools,
@@ -81,7 +81,7 @@ pub(crate) async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Opti
 pub(crate) fn find(
     args: &ReachArgs,
     operands: &[String],
-) -> Result<(Found, Vec<String>), CommandError> {
+) -> Result<(NamedServer, Vec<String>), CommandError> {
     if args.is_local() {
         let found = target::local(args.stdio.as_deref(), &args.words, &args.local())?;
         return Ok((found, operands.to_vec()));
