@@ -12,7 +12,7 @@ use crate::exit::{CommandError, ExitStatus};
 
 pub(crate) use client::{ClientArgs, CommandArgs, DoctorArgs, Form, ReachArgs, RemoteArgs};
 pub(crate) use serve::{
-    BridgeArgs, DemoArgs, EraChoice, GatewayArgs, ServeArgs, Transport, WebArgs,
+    BridgeArgs, DemoArgs, EraChoice, GatewayArgs, ServeArgs, ServedTransport, WebArgs,
 };
 
 mod client;

@@ -11,7 +11,7 @@ use switchboard_gateway::plan::{Plan, Reading};
 use switchboard_gateway::policy::KeyHash;
 
 use crate::args::{Cli, Command, CompletionArgs, ConfigArgs, ConfigCommand, KeyArgs, KeyCommand};
-use crate::exit::{CommandError, ExitStatus};
+use crate::exit::{CommandError, ExitStatus, wrong};
 use crate::output::{counted, write_line};
 use crate::target::surroundings;
 
@@ -107,12 +107,10 @@ pub(crate) fn run_key(args: &KeyArgs) -> Result<(), CommandError> {
         }
         KeyCommand::Hash => {
             let mut key = String::new();
-            let read = std::io::stdin().lock().take(MAX_KEY).read_to_string(&mut key);
-            read.map_err(|error| CommandError::of(&error))?;
+            std::io::stdin().lock().take(MAX_KEY).read_to_string(&mut key)?;
             let key = key.trim();
             if key.is_empty() {
-                return Err(CommandError::new("there is no key on stdin")
-                    .hint("make one with: switchboard key new"));
+                return wrong("there is no key on stdin", "make one with: switchboard key new");
             }
             write_line(&KeyHash::compute(key.as_bytes()).to_string());
         }

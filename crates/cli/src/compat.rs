@@ -25,7 +25,7 @@
 use std::path::Path;
 
 use crate::args;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, wrong};
 use table::{FlagRow, ForeignTool, Lookup, Means, Needs, Takes, screaming};
 
 mod mcp_proxy_npm;
@@ -146,11 +146,6 @@ fn translate(
     given.add_variables(lookup);
     let bridge = (tool.arrange)(&given, lookup)?;
     bridge.finish(&given)
-}
-
-/// A line that makes no sense: what is wrong, and what to do about it.
-fn wrong<T>(what: impl Into<String>, hint: impl Into<String>) -> Result<T, CommandError> {
-    Err(CommandError::new(what).hint(hint))
 }
 
 /// What a line says.

@@ -17,7 +17,7 @@ use switchboard_proto::revision::{Era, Revision};
 use crate::args::{DemoArgs, EraChoice};
 use crate::exit::CommandError;
 use crate::serve::Offer;
-use crate::signal::Stop;
+use crate::signal::StopSignal;
 use questions::elicit;
 
 mod questions;
@@ -86,8 +86,8 @@ async fn moment() {
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &DemoArgs) -> Result<(), CommandError> {
-    let server = server(&revisions(args)).map_err(|flaw| CommandError::of(&flaw))?;
-    let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
+    let server = server(&revisions(args))?;
+    let stop = StopSignal::on_signals()?;
     let limits = Arc::new(Limits::default());
     let offer = Offer { backend: Arc::clone(&server) as _, shared: false, limits };
     let port = args.serve.port.or(args.http.then_some(0));

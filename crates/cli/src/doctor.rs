@@ -21,7 +21,7 @@ use crate::args::DoctorArgs;
 use crate::command::client::{find, interrupted, other, until, usage};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::{counted, plain, table, write_line};
-use crate::signal::Stop;
+use crate::signal::StopSignal;
 use evidence::{Evidence, ListReading, RequestResult, VisitedTransport};
 use visit::{VisitOptions, visit};
 
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Visits the server and reports.
 pub(crate) async fn run(args: &DoctorArgs) -> Result<ExitStatus, CommandError> {
-    let stop = Stop::on_signals().map_err(|error| other(&CommandError::of(&error).to_string()))?;
+    let stop = StopSignal::on_signals().map_err(other)?;
     let (found, rest) = find(&args.reach, &args.operands).map_err(usage)?;
     if let Some(more) = rest.first() {
         return Err(usage(CommandError::new(format!("{more:?} is one too many"))));

@@ -129,6 +129,20 @@ impl fmt::Display for CommandError {
     }
 }
 
+impl<E: Error + 'static> From<E> for CommandError {
+    fn from(error: E) -> Self {
+        Self::of(&error)
+    }
+}
+
+/// A failure with something to try.
+pub(crate) fn wrong<T>(
+    error: impl Into<String>,
+    hint: impl Into<String>,
+) -> Result<T, CommandError> {
+    Err(CommandError::new(error).hint(hint))
+}
+
 /// Servers and their texts may be in it, so nothing in it drives the terminal.
 fn one_line(text: &str) -> String {
     text.split(['\n', '\r']).map(|line| plain(line.trim())).collect::<Vec<_>>().join(" ")

@@ -11,14 +11,15 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use serde_json::Value;
 use switchboard_gateway::plan::Secret;
+use switchboard_proto::moment;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -36,7 +37,7 @@ pub(crate) fn start(args: &LogArgs, quiet: bool, lookup: impl Fn(&str) -> Option
     let (filter, complaint) = filter(args.log_level, usual, lookup);
     let writer = sink.clone();
     tracing_subscriber::fmt()
-        .event_format(Line { format: args.log_format })
+        .event_format(LineFormat { format: args.log_format })
         .with_env_filter(filter)
         .with_writer(move || writer.clone())
         .init();
@@ -81,11 +82,11 @@ fn filter(
 }
 
 /// Writes an event as one line.
-struct Line {
+struct LineFormat {
     format: Format,
 }
 
-impl<S, N> FormatEvent<S, N> for Line
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -96,14 +97,14 @@ where
         mut out: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut said = HeaderParams::default();
+        let mut said = EventFields::default();
         event.record(&mut said);
         said.veil();
         let target = event.metadata().target();
         let component = said.server.take();
         let component =
             component.as_deref().unwrap_or_else(|| target.rsplit("::").next().unwrap_or(target));
-        let (time, level) = (timestamp()?, event.metadata().level());
+        let (time, level) = (moment::text(SystemTime::now()), event.metadata().level());
         match self.format {
             Format::Text => {
                 write!(out, "[{time}] [{level}] [{}] {}", tame(component), tame(&said.message))?;
@@ -130,44 +131,9 @@ where
     }
 }
 
-/// Now, to the millisecond.
-pub(crate) fn timestamp() -> Result<String, fmt::Error> {
-    let mut time = String::new();
-    SystemTime.format_time(&mut Writer::new(&mut time))?;
-    time.truncate("2026-01-15T10:30:00.123".len());
-    time.push('Z');
-    Ok(time)
-}
-
-/// Any time since 1970, to the millisecond.
-pub(crate) fn timestamp_of(time: std::time::SystemTime) -> String {
-    let since = time.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let (seconds, millis) = (since.as_secs(), since.subsec_millis());
-    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let mut year = 1970;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{year}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z", days + 1)
-}
-
 /// What an event contains: numbers as such, all else as text.
 #[derive(Default)]
-struct HeaderParams {
+struct EventFields {
     message: String,
     server: Option<String>,
     fields: Vec<(&'static str, Value)>,
@@ -175,7 +141,7 @@ struct HeaderParams {
     quoted: Vec<&'static str>,
 }
 
-impl HeaderParams {
+impl EventFields {
     /// Leaves out what is secret.
     fn veil(&mut self) {
         let Some(secrets) = hidden() else { return };
@@ -196,7 +162,7 @@ impl HeaderParams {
     }
 }
 
-impl Visit for HeaderParams {
+impl Visit for EventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.take(field, format!("{value:?}"));
     }
@@ -300,18 +266,10 @@ mod tests {
     }
 
     #[test]
-    fn a_timestamp_has_milliseconds_and_a_zone() {
-        let time = timestamp().unwrap();
-        let shape: String =
-            time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
-        assert_eq!(shape, "0000-00-00T00:00:00.000Z");
-    }
-
-    #[test]
     fn any_time_has_a_date() {
         let at = |seconds, millis: u32| {
             let since = std::time::Duration::new(seconds, millis * 1_000_000);
-            timestamp_of(std::time::SystemTime::UNIX_EPOCH + since)
+            moment::text(SystemTime::UNIX_EPOCH + since)
         };
         assert_eq!(at(0, 0), "1970-01-01T00:00:00.000Z");
         assert_eq!(at(951_782_399, 999), "2000-02-28T23:59:59.999Z");

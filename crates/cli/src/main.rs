@@ -94,8 +94,7 @@ fn not_parsed(answer: &clap::Error, words: &[String]) -> ExitCode {
 }
 
 fn run(command: args::Command) -> Result<ExitStatus, CommandError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CommandError::of(&error))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(command::run(command));
     // A thread may still be reading stdin, and nothing would wake it.
     runtime.shutdown_background();

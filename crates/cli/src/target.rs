@@ -131,7 +131,6 @@ fn headers(given: Option<HeaderMap>, args: &RemoteArgs) -> Result<HeaderMap, Com
     }
     said.extend_from_slice(&args.header);
     header::merge(given.unwrap_or_default(), &said, |name| std::env::var(name).ok())
-        .map_err(|error| CommandError::of(&error).hint(error.hint()))
 }
 
 /// The HTTP client for whom nothing was said.
@@ -260,7 +259,7 @@ fn named_entries(file: &Path) -> Result<Vec<Entry>, CommandError> {
 
 /// The environment and the folder, as far as they are text.
 pub(crate) fn surroundings() -> Result<Surroundings, CommandError> {
-    let folder = std::env::current_dir().map_err(|error| CommandError::of(&error))?;
+    let folder = std::env::current_dir()?;
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     Ok(Surroundings::new(variables, folder))

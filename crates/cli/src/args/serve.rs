@@ -67,7 +67,7 @@ fn seconds(text: &str) -> Result<Duration, &'static str> {
 pub(crate) struct WebArgs {
     /// The transports to serve: http, sse, ws (default: http,sse)
     #[arg(long, requires = "port", value_enum, value_delimiter = ',', value_name = "TRANSPORT")]
-    pub(crate) serve: Vec<Transport>,
+    pub(crate) serve: Vec<ServedTransport>,
     /// The path of Streamable HTTP (default: /mcp)
     #[arg(long, requires = "port")]
     pub(crate) path: Option<String>,
@@ -119,7 +119,7 @@ pub(crate) struct WebArgs {
 
 /// How clients may talk to us over HTTP.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Transport {
+pub(crate) enum ServedTransport {
     /// Streamable HTTP
     Http,
     /// HTTP+SSE of the first revision
@@ -130,9 +130,9 @@ pub(crate) enum Transport {
 
 impl WebArgs {
     /// Whether clients may come by `transport`.
-    pub(crate) fn serves(&self, transport: Transport) -> bool {
+    pub(crate) fn serves(&self, transport: ServedTransport) -> bool {
         match self.serve.as_slice() {
-            [] => transport != Transport::Ws,
+            [] => transport != ServedTransport::Ws,
             listed => listed.contains(&transport),
         }
     }

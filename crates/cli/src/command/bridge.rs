@@ -4,22 +4,22 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_gateway::gateway::Place;
 use switchboard_net::bridge::{Bridge, Hidden};
 use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::limits::Limits;
 
 use crate::args::BridgeArgs;
 use crate::exit::CommandError;
-use crate::serve::web::{self, Place};
 use crate::serve::{self, Offer};
-use crate::signal::Stop;
+use crate::signal::StopSignal;
 use crate::target;
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &BridgeArgs) -> Result<(), CommandError> {
     let servers = servers(args)?;
     let limits = Arc::new(limits(args));
-    let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
+    let stop = StopSignal::on_signals()?;
     let on_stdio = args.serve.port.is_none();
     let ancestry = serve::bridge_ancestry(on_stdio);
     if ancestry.is_loop() {
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), CommandError> {
         let server = server.named_by(&ancestry);
         let bridge = Bridge::hiding(hidden, server, args.children, Arc::clone(&limits));
         let (backend, shared) = (Arc::clone(&bridge) as _, bridge.is_shared());
-        let place = name.map_or(Place::Root, Place::Server);
+        let place = name.map_or(Place::All, Place::Server);
         offers.push((place, Offer { backend, shared, limits: Arc::clone(&limits) }));
         bridges.push(bridge);
     }
@@ -40,7 +40,7 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), CommandError> {
         (None, Some((_, only))) => only.serve(&args.serve, None, stop).await,
         (Some(port), Some(last)) => {
             offers.push(last);
-            web::serve(offers, port, &args.serve, &args.web, stop).await
+            serve::serve(offers, port, &args.serve, &args.web, stop).await
         }
         (_, None) => Err(CommandError::new("there is no server to serve")
             .hint("give a command or a URL, or a file that names servers")),

@@ -15,7 +15,7 @@ use switchboard_proto::failure::Failure;
 use crate::args::{ClientArgs, ReachArgs};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::{Output, Ticker};
-use crate::signal::Stop;
+use crate::signal::StopSignal;
 use crate::target::{self, NamedServer};
 
 pub(super) use requests::{
@@ -45,7 +45,7 @@ where
     A: FnOnce(Asked) -> R,
     R: Future<Output = Result<(), CommandError>>,
 {
-    let stop = Stop::on_signals().map_err(|error| other(&CommandError::of(&error).to_string()))?;
+    let stop = StopSignal::on_signals().map_err(other)?;
     let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
     let options = terminal::answering(options(&args.reach, found.timeouts));
     let server = found.server().map_err(usage)?;
@@ -67,7 +67,7 @@ where
 }
 
 /// Runs `work` until it is done or a signal comes.
-pub(crate) async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn until<T>(stop: &StopSignal, work: impl Future<Output = T>) -> Option<T> {
     let mut asked = pin!(stop.clone().asked());
     let mut work = pin!(work);
     poll_fn(|cx| match asked.as_mut().poll(cx) {
@@ -151,8 +151,8 @@ pub(crate) fn usage(failure: CommandError) -> CommandError {
     failure.for_scripts(ExitStatus::Failure, "usage")
 }
 
-pub(crate) fn other(text: &str) -> CommandError {
-    CommandError::new(text).for_scripts(ExitStatus::Failure, "other")
+pub(crate) fn other(error: impl Into<CommandError>) -> CommandError {
+    error.into().for_scripts(ExitStatus::Failure, "other")
 }
 
 pub(crate) fn interrupted() -> CommandError {

@@ -160,7 +160,7 @@ fn ask(question: &str) -> Result<bool, CommandError> {
     // Without stderr the question cannot be shown.
     _ = write!(io::stderr().lock(), "\n{question} [y/N] ");
     let mut answer = String::new();
-    stdin.lock().read_line(&mut answer).map_err(|error| CommandError::of(&error))?;
+    stdin.lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 

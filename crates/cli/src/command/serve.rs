@@ -27,9 +27,8 @@ use switchboard_proto::limits::Limits;
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
 use crate::exit::CommandError;
 use crate::output::write_finding;
-use crate::serve::web::{self, Around, Mount, Web};
-use crate::serve::{self, Offer};
-use crate::signal::Stop;
+use crate::serve::{self, Around, Mount, Offer, Web};
+use crate::signal::StopSignal;
 use crate::{command, header, log, target};
 use reload::{Follow, Loaded};
 
@@ -46,7 +45,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), CommandError> {
     log::hide(Secret::collect(&[&reading.plan]));
     // Before the first server is started: how many may be depends on it.
     serve::raise_open_files();
-    let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
+    let stop = StopSignal::on_signals()?;
     let ancestry = serve::gateway_ancestry(&args.config, args.stdio);
     if ancestry.is_loop() {
         return serve::refuse_loop(&ancestry, args.stdio, stop).await;
@@ -60,7 +59,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), CommandError> {
         let server = server.server(target::environment(), fetch.clone(), &HeaderMap::new());
         server.named_by(&ancestry)
     });
-    let gateway = gateway.map_err(|error| CommandError::of(&error))?;
+    let gateway = gateway?;
     let (stopped, listening) = (stop.clone().asked(), Arc::clone(&gateway));
     tokio::spawn(async move {
         stopped.await;
@@ -79,7 +78,7 @@ async fn serve(
     gateway: &Arc<Gateway>,
     follow: Follow,
     limits: Arc<Limits>,
-    stop: Stop,
+    stop: StopSignal,
 ) -> Result<(), CommandError> {
     let plan = gateway.plan();
     if args.stdio {
@@ -92,7 +91,7 @@ async fn serve(
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
     let pages = pages(gateway.fleet(), follow.loaded());
     let authenticator = Some(Arc::clone(gateway.authenticator()));
-    let around = Around { pages, authenticator, bounds: Some(plan.bounds) };
+    let around = Around { pages, authenticator, bounds: plan.bounds };
     let web = Web::bind(around, port, &serve_args(args, &plan), &WebArgs::default()).await?;
     let mut stands = ServedSites::new(&web, limits);
     stands.follow(gateway);
@@ -125,7 +124,7 @@ const MISTAKES: &str = "the configuration has mistakes";
 /// What the files mean; the built-in server if there are none.
 fn read(args: &GatewayArgs) -> Result<Reading, CommandError> {
     if args.config.is_empty() {
-        let program = std::env::current_exe().map_err(|error| CommandError::of(&error))?;
+        let program = std::env::current_exe()?;
         let command = Command::new(program.to_string_lossy()).args(&["demo".to_owned()]);
         let demo = ServerPlan::new("demo", Target::Command(command));
         let servers = [("demo".to_owned(), demo)].into();
@@ -162,7 +161,7 @@ fn check_plan(args: &GatewayArgs, plan: &mut Plan, reach: &Exposure) -> Result<(
     add_api_key(args, plan)?;
     reach.check(&plan.access)?;
     // One address is as good as another to see whether it can be made.
-    web::guard(([127, 0, 0, 1], 0).into(), &serve_args(args, plan), &WebArgs::default())?;
+    serve::guard(([127, 0, 0, 1], 0).into(), &serve_args(args, plan), &WebArgs::default())?;
     if plan.servers.is_empty() {
         let files: Vec<_> = args.config.iter().map(|file| file.display().to_string()).collect();
         let hint = format!("name one in {} that is enabled and has no mistakes", files.join(", "));
@@ -249,7 +248,7 @@ struct ServedSites {
     mount: Mount,
     limits: Arc<Limits>,
     /// Each with whether its clients share a server, which it cannot unlearn.
-    there: BTreeMap<web::Place, (Site, bool)>,
+    there: BTreeMap<Place, (Site, bool)>,
 }
 
 impl ServedSites {
@@ -273,7 +272,6 @@ impl ServedSites {
         let mut sites = Vec::new();
         for Offered { place, backend, shared, light } in gateway.places() {
             let backend = observed(gateway.fleet(), &place, backend, false);
-            let place = web_place(place);
             let site = match before.remove(&place) {
                 Some((site, same)) if same == shared => {
                     site.adjust(self.mount.rules(&self.limits, light));
@@ -282,7 +280,7 @@ impl ServedSites {
                 other => {
                     other.inspect(|(site, _)| site.close());
                     let limits = Arc::clone(&self.limits);
-                    self.mount.site(&place, Offer { backend, shared, limits }, light)
+                    self.mount.site(place.clone(), Offer { backend, shared, limits }, light)
                 }
             };
             sites.push(site.clone());
@@ -299,19 +297,11 @@ impl ServedSites {
     fn end_listens(&self, changes: &PlanChanges) {
         let PlanChanges { changed, adjusted, regranted, .. } = changes;
         for (place, (site, _)) in &self.there {
-            let web::Place::Server(server) = place else { continue };
+            let Place::Server(server) = place else { continue };
             let is_other = changed.contains(server) || adjusted.contains(server);
             let is_meant = |who: &str| is_other || regranted.iter().any(|name| name == who);
             site.end_listens_of(|who| is_meant(who.name()));
         }
-    }
-}
-
-fn web_place(place: Place) -> web::Place {
-    match place {
-        Place::All => web::Place::Root,
-        Place::Server(name) => web::Place::Server(name),
-        Place::Group(name) => web::Place::Group(name),
     }
 }
 

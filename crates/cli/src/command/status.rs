@@ -15,7 +15,7 @@ use super::client::{interrupted, other, until, usage};
 use crate::args::StatusArgs;
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::{cell, counted, plain, table, write_line};
-use crate::signal::Stop;
+use crate::signal::StopSignal;
 use crate::{header, target};
 
 /// How long a gateway may take to answer.
@@ -29,7 +29,7 @@ const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 /// Shows it once, or until a signal.
 pub(crate) async fn run(args: &StatusArgs) -> Result<(), CommandError> {
-    let stop = Stop::on_signals().map_err(|error| other(&CommandError::of(&error).to_string()))?;
+    let stop = StopSignal::on_signals().map_err(other)?;
     let gateway = StatusPage::new(args).map_err(usage)?;
     let showing = async {
         show(args, &gateway.ask().await?);
@@ -80,8 +80,7 @@ impl StatusPage {
             failure.hint(hint).for_scripts(ExitStatus::Unreachable, "unreachable")
         };
         let asked = timeout(PATIENCE, async {
-            let response =
-                self.fetch.send(request).await.map_err(|error| CommandError::of(&error))?;
+            let response = self.fetch.send(request).await?;
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), MOST).collect().await;
             let body = body.map_err(|error| CommandError::new(error.to_string()))?;

@@ -5,8 +5,8 @@ use super::table::{
     Conversion, DAY, FlagRow, ForeignTool, HOUR, Lookup, YEAR, any, bytes, one, seconds,
     seconds_or, shell, switch,
 };
-use super::{BridgeLine, BridgeServer, ParsedLine, wrong};
-use crate::exit::CommandError;
+use super::{BridgeLine, BridgeServer, ParsedLine};
+use crate::exit::{CommandError, wrong};
 
 pub(super) const TOOL: ForeignTool = ForeignTool {
     name: "mcp-proxy-npm",

@@ -6,8 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use super::table::Means::{self, Combined, Converted, Ignored, Ours, Refused, Words};
 use super::table::Needs::{Command, Port, Unnamed, Url};
 use super::table::{FlagRow, ForeignTool, Lookup, ORIGINS, Takes, any, one, switch, two};
-use super::{BridgeLine, BridgeServer, ParsedLine, wrong};
-use crate::exit::CommandError;
+use super::{BridgeLine, BridgeServer, ParsedLine};
+use crate::exit::{CommandError, wrong};
 
 pub(super) const TOOL: ForeignTool = ForeignTool {
     name: "mcp-proxy-python",

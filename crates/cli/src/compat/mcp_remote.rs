@@ -4,8 +4,8 @@ use switchboard_net::upstream::Strategy;
 
 use super::table::Means::{self, Combined, Converted, Ignored, NoEffect, Ours, Words};
 use super::table::{DAY, FlagRow, ForeignTool, HOUR, Lookup, one, switch, whole};
-use super::{BridgeLine, BridgeServer, ParsedLine, wrong};
-use crate::exit::CommandError;
+use super::{BridgeLine, BridgeServer, ParsedLine};
+use crate::exit::{CommandError, wrong};
 
 pub(super) const TOOL: ForeignTool = ForeignTool {
     name: "mcp-remote",

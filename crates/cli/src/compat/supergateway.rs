@@ -11,8 +11,8 @@ use super::table::Needs::{Port, Url};
 use super::table::{
     FlagRow, ForeignTool, Lookup, ORIGINS, YEAR, any, one, seconds, shell, switch, wants_shell,
 };
-use super::{BridgeLine, BridgeServer, ParsedLine, wrong};
-use crate::exit::CommandError;
+use super::{BridgeLine, BridgeServer, ParsedLine};
+use crate::exit::{CommandError, wrong};
 
 pub(super) const TOOL: ForeignTool = ForeignTool {
     name: "supergateway",

@@ -2,15 +2,15 @@
 //! one for each rule of the protocol.
 
 use std::future::ready;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
     Content, Contents, Context, Error, Level, Tool, ToolDraft, ToolResult,
 };
+use switchboard_proto::moment;
 
 use super::{PNG, Touched, WATCHED, WAV, moment, questions, text, tool};
-use crate::log;
 
 pub(super) fn everyday_tools(touched: &Touched) -> Vec<Tool> {
     vec![echo(), add(), time(), touch(touched.clone())]
@@ -58,7 +58,7 @@ fn add() -> Tool {
 fn time() -> Tool {
     tool("everyday", "time")
         .description("Tells the time here, in UTC")
-        .run(async |_: Value, _| log::timestamp().map_err(|_| Error::internal("there is no clock")))
+        .run(async |_: Value, _| moment::text(SystemTime::now()))
 }
 
 fn touch(touched: Touched) -> Tool {

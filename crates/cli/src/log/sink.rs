@@ -14,12 +14,12 @@ use std::time::Duration;
 /// Where log lines are handed in. Clones share the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Sink {
-    queue: SyncSender<Job>,
+    queue: SyncSender<SinkJob>,
     dropped: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
-enum Job {
+enum SinkJob {
     Write(Vec<u8>),
     /// Answer when everything before it is written.
     Flush(SyncSender<()>),
@@ -45,7 +45,7 @@ impl Sink {
     /// Waits until everything is written, but not for a reader that does not read.
     pub(crate) fn flush_lines(&self) {
         let (done, written) = sync_channel(1);
-        if self.queue.try_send(Job::Flush(done)).is_ok() {
+        if self.queue.try_send(SinkJob::Flush(done)).is_ok() {
             _ = written.recv_timeout(PATIENCE);
         }
     }
@@ -53,7 +53,7 @@ impl Sink {
 
 impl Write for Sink {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.queue.try_send(Job::Write(line.to_vec())).is_err() {
+        if self.queue.try_send(SinkJob::Write(line.to_vec())).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
         Ok(line.len())
@@ -64,11 +64,11 @@ impl Write for Sink {
     }
 }
 
-fn write_all(mut out: impl Write, jobs: &Receiver<Job>, dropped: &AtomicUsize) {
+fn write_all(mut out: impl Write, jobs: &Receiver<SinkJob>, dropped: &AtomicUsize) {
     for job in jobs {
         let written = match job {
-            Job::Write(line) => out.write_all(&line),
-            Job::Flush(done) => {
+            SinkJob::Write(line) => out.write_all(&line),
+            SinkJob::Flush(done) => {
                 // The waiting thread may have timed out.
                 _ = done.try_send(());
                 Ok(())

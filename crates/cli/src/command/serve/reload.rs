@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use switchboard_gateway::gateway::Gateway;
 use switchboard_gateway::plan::{PlanChanges, Reading, Secret};
 use switchboard_gateway::watch::Watch;
+use switchboard_proto::moment;
 use tokio::task::JoinHandle;
 
 use super::{Exposure, ServedSites, check_plan, host, serve_args, tell};
 use crate::args::GatewayArgs;
 use crate::exit::CommandError;
-use crate::signal::Stop;
+use crate::signal::StopSignal;
 use crate::{log, target};
 
 /// Has the gateway do what the files say.
@@ -27,10 +28,10 @@ pub(super) struct Follow {
 
 /// Which configuration is in force, for the page `/status`.
 pub(super) struct Loaded {
-    state: Mutex<State>,
+    state: Mutex<LoadedState>,
 }
 
-struct State {
+struct LoadedState {
     at: SystemTime,
     /// Mistakes for which what the files say is not in force.
     problems: usize,
@@ -46,7 +47,7 @@ impl Drop for Following {
 }
 
 impl Loaded {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LoadedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -54,7 +55,7 @@ impl Loaded {
     /// log has the rest: files are not for everybody to know.
     pub(super) fn status(&self) -> Value {
         let state = self.state();
-        json!({"loaded": log::timestamp_of(state.at), "problems": state.problems})
+        json!({"loaded": moment::text(state.at), "problems": state.problems})
     }
 }
 
@@ -64,17 +65,17 @@ impl Follow {
         args: &GatewayArgs,
         gateway: &Arc<Gateway>,
         reading: &Reading,
-        stop: &Stop,
+        stop: &StopSignal,
     ) -> Result<Self, CommandError> {
         let mut watch = Watch::new(args.config.clone(), target::surroundings()?, reading);
         if !args.config.is_empty() {
-            let heard = stop.reload_on_hangup(watch.reload());
-            heard.map_err(|error| CommandError::of(&error))?;
+            stop.reload_on_hangup(watch.reload())?;
             if let Err(error) = watch.listen() {
                 tracing::warn!("{}; send SIGHUP after a change", CommandError::of(&error).line());
             }
         }
-        let state = Mutex::new(State { at: SystemTime::now(), problems: reading.errors().count() });
+        let state =
+            Mutex::new(LoadedState { at: SystemTime::now(), problems: reading.errors().count() });
         let plan = gateway.plan();
         let reach = Exposure::new(args, &plan);
         let args = GatewayArgs { host: Some(host(args, &plan)), ..args.clone() };
@@ -115,9 +116,7 @@ impl Follow {
         log::hide(Secret::collect(&[&self.gateway.plan(), &reading.plan]));
         let checked = check_plan(&self.args, &mut reading.plan, &self.reach);
         let was_open = self.gateway.plan().access.is_open();
-        let applied = checked.and_then(|()| {
-            self.gateway.apply(reading.plan).map_err(|error| CommandError::of(&error))
-        });
+        let applied = checked.and_then(|()| Ok(self.gateway.apply(reading.plan)?));
         match applied {
             Ok(changes) => {
                 if let Some(stands) = stands {
