@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::Styles;
+use clap::builder::{RangedU64ValueParser, Styles};
 use clap::{Arg, Args, CommandFactory as _, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
@@ -137,6 +137,11 @@ pub(crate) fn is_global(flag: &str) -> bool {
     name == "help"
         || name == "version"
         || cli.get_arguments().any(|arg| arg.get_long() == Some(name))
+}
+
+/// A number, of seconds for example, from 1 on.
+fn up_to(most: u64) -> RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..=most)
 }
 
 /// Where log lines go is not a choice: stderr, for stdout carries messages.
@@ -348,7 +353,7 @@ pub(crate) struct StatusArgs {
     pub(crate) json: bool,
     /// Go on showing it, every so many seconds; with --json a line each time
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(value_parser = up_to(86_400))]
     pub(crate) watch: Option<u64>,
 }
 

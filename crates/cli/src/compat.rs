@@ -25,7 +25,7 @@
 use std::path::Path;
 
 use crate::args;
-use crate::exit::{CommandError, wrong};
+use crate::exit::{CommandError, CommandResult, wrong};
 use table::{FlagRow, ForeignTool, Lookup, Means, Needs, Takes, screaming};
 
 mod mcp_proxy_npm;
@@ -141,7 +141,7 @@ fn translate(
     rest: &[String],
     lookup: Lookup<'_>,
     strict: bool,
-) -> Result<(Vec<String>, Vec<String>), CommandError> {
+) -> CommandResult<(Vec<String>, Vec<String>)> {
     let mut given = ParsedLine::read(tool, rest, strict)?;
     given.add_variables(lookup);
     let bridge = (tool.arrange)(&given, lookup)?;
@@ -166,11 +166,7 @@ pub(crate) struct ParsedLine {
 const OFF: &str = "false";
 
 impl ParsedLine {
-    fn read(
-        tool: &'static ForeignTool,
-        words: &[String],
-        strict: bool,
-    ) -> Result<Self, CommandError> {
+    fn read(tool: &'static ForeignTool, words: &[String], strict: bool) -> CommandResult<Self> {
         let (flags, operands, command) = (Vec::new(), Vec::new(), Vec::new());
         let (ours, notes) = (Vec::new(), Vec::new());
         let mut given = Self { tool, flags, operands, command, ours, notes };
@@ -204,7 +200,7 @@ impl ParsedLine {
         off: bool,
         value: Option<&str>,
         rest: &'a [String],
-    ) -> Result<&'a [String], CommandError> {
+    ) -> CommandResult<&'a [String]> {
         let free = rest.iter().take_while(|word| !word.starts_with('-')).count();
         let is_switch = |word: &str| word == "true" || word == OFF;
         let count = match (row.takes, value) {
@@ -242,7 +238,7 @@ impl ParsedLine {
         value: Option<&str>,
         rest: &'a [String],
         strict: bool,
-    ) -> Result<&'a [String], CommandError> {
+    ) -> CommandResult<&'a [String]> {
         if let Some(takes_value) = args::takes_value(flag) {
             let count = usize::from(takes_value && value.is_none()).min(rest.len());
             self.ours.push(word.to_owned());
@@ -328,7 +324,7 @@ impl BridgeLine {
     }
 
     /// The whole line in our words, and what the user has to know.
-    fn finish(mut self, given: &ParsedLine) -> Result<(Vec<String>, Vec<String>), CommandError> {
+    fn finish(mut self, given: &ParsedLine) -> CommandResult<(Vec<String>, Vec<String>)> {
         self.notes.extend_from_slice(&given.notes);
         for (row, values) in &given.flags {
             if let Some(why) = self.misplaced(row) {
@@ -366,7 +362,7 @@ impl BridgeLine {
         }
     }
 
-    fn apply(&mut self, row: &FlagRow, values: &[String]) -> Result<(), CommandError> {
+    fn apply(&mut self, row: &FlagRow, values: &[String]) -> CommandResult {
         let is_off = values.first().is_some_and(|value| value == OFF);
         match row.means {
             Means::Ours(flag) => values.iter().for_each(|value| self.say(flag, value)),

@@ -19,7 +19,7 @@ use switchboard_proto::revision::Era;
 
 use crate::args::DoctorArgs;
 use crate::command::client::{find, interrupted, other, until, usage};
-use crate::exit::{CommandError, ExitStatus};
+use crate::exit::{CommandError, CommandResult, ExitStatus};
 use crate::output::{counted, plain, table, write_line};
 use crate::signal::StopSignal;
 use evidence::{Evidence, ListReading, RequestResult, VisitedTransport};
@@ -34,7 +34,7 @@ mod wire;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Visits the server and reports.
-pub(crate) async fn run(args: &DoctorArgs) -> Result<ExitStatus, CommandError> {
+pub(crate) async fn run(args: &DoctorArgs) -> CommandResult<ExitStatus> {
     let stop = StopSignal::on_signals().map_err(other)?;
     let (found, rest) = find(&args.reach, &args.operands).map_err(usage)?;
     if let Some(more) = rest.first() {

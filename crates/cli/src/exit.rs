@@ -129,6 +129,9 @@ impl fmt::Display for CommandError {
     }
 }
 
+/// What a command comes to.
+pub(crate) type CommandResult<T = ()> = Result<T, CommandError>;
+
 impl<E: Error + 'static> From<E> for CommandError {
     fn from(error: E) -> Self {
         Self::of(&error)
@@ -136,10 +139,7 @@ impl<E: Error + 'static> From<E> for CommandError {
 }
 
 /// A failure with something to try.
-pub(crate) fn wrong<T>(
-    error: impl Into<String>,
-    hint: impl Into<String>,
-) -> Result<T, CommandError> {
+pub(crate) fn wrong<T>(error: impl Into<String>, hint: impl Into<String>) -> CommandResult<T> {
     Err(CommandError::new(error).hint(hint))
 }
 

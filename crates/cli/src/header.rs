@@ -12,7 +12,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use switchboard_proto::header::is_ours;
 
-use crate::exit::{CommandError, wrong};
+use crate::exit::{CommandError, CommandResult, wrong};
 
 /// The base headers, then the given ones in their order; later ones replace
 /// earlier ones of the same name.
@@ -20,7 +20,7 @@ pub(crate) fn merge(
     base: HeaderMap,
     given: &[String],
     lookup: impl Fn(&str) -> Option<String>,
-) -> Result<HeaderMap, CommandError> {
+) -> CommandResult<HeaderMap> {
     let mut headers = base;
     headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
     for text in given {
@@ -31,7 +31,7 @@ pub(crate) fn merge(
 }
 
 /// The headers in a file: one a line, `#` begins a comment.
-pub(crate) fn lines_of(file: &Path) -> Result<Vec<String>, CommandError> {
+pub(crate) fn lines_of(file: &Path) -> CommandResult<Vec<String>> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         CommandError::new(format!("cannot read the headers in {}: {error}", file.display()))
             .hint("--header-file wants a file with a \"Name: value\" a line")
@@ -44,15 +44,12 @@ pub(crate) fn lines_of(file: &Path) -> Result<Vec<String>, CommandError> {
 pub(crate) fn for_answers(
     given: &[String],
     lookup: impl Fn(&str) -> Option<String>,
-) -> Result<HeaderMap, CommandError> {
+) -> CommandResult<HeaderMap> {
     given.iter().map(|text| parse(text, &lookup)).collect()
 }
 
 /// `text` with its variables replaced.
-pub(crate) fn filled(
-    text: &str,
-    lookup: impl Fn(&str) -> Option<String>,
-) -> Result<String, CommandError> {
+pub(crate) fn filled(text: &str, lookup: impl Fn(&str) -> Option<String>) -> CommandResult<String> {
     expand(text, lookup).map_err(|problem| match problem {
         ExpandError::NoVariable => CommandError::new("a ${…} names no variable"),
         ExpandError::Unset(name) => {
@@ -65,7 +62,7 @@ pub(crate) fn filled(
 fn parse(
     text: &str,
     lookup: impl Fn(&str) -> Option<String>,
-) -> Result<(HeaderName, HeaderValue), CommandError> {
+) -> CommandResult<(HeaderName, HeaderValue)> {
     let form = "write --header \"Name: value\", for example --header \"X-Api-Key: ${KEY}\"";
     // The text may be a secret.
     let Some((name, value)) = text.split_once(':') else {

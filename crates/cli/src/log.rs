@@ -7,11 +7,20 @@
 //! The component is the server that an event is about, if it names one, else the
 //! last part of its target. What a peer or a child made us log cannot forge a
 //! line or a field: control characters are escaped, and values with spaces quoted.
+//!
+//! Some clients start us with a pipe as stderr and never read it. Once the pipe
+//! is full, a plain write would stop every conversation for good. So stderr is behind a
+//! bounded queue and a thread of its own: a full queue drops lines, and says how many once
+//! there is room again.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use switchboard_gateway::plan::Secret;
@@ -25,14 +34,10 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::args::{Format, Level, LogArgs};
 
-pub(crate) use sink::Sink;
-
-mod sink;
-
 /// Starts logging. `lookup` is the environment: `RUST_LOG` decides alone; else
 /// the option, else `LOG_LEVEL`, else `info`, or `error` where it is `quiet`.
 pub(crate) fn start(args: &LogArgs, quiet: bool, lookup: impl Fn(&str) -> Option<String>) -> Sink {
-    let sink = Sink::stderr();
+    let sink = Sink::new(io::stderr());
     let usual = if quiet { Level::Error } else { Level::Info };
     let (filter, complaint) = filter(args.log_level, usual, lookup);
     let writer = sink.clone();
@@ -242,8 +247,82 @@ fn veiled<'t>(text: &'t str, secrets: &[Secret]) -> Cow<'t, str> {
     text
 }
 
+/// Where log lines are handed in. Clones share the queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Sink {
+    queue: SyncSender<SinkJob>,
+    dropped: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+enum SinkJob {
+    Write(Vec<u8>),
+    /// Answer when everything before it is written.
+    Flush(SyncSender<()>),
+}
+
+impl Sink {
+    fn new(out: impl Write + Send + 'static) -> Self {
+        let (queue, jobs) = sync_channel(QUEUE);
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&dropped);
+        let writing = move || write_all(out, &jobs, &counted);
+        // Without the thread the queue has no reader and lines are dropped: the
+        // program itself is worth more than its log.
+        _ = thread::Builder::new().name("log".to_owned()).spawn(writing);
+        Self { queue, dropped }
+    }
+
+    /// Waits until everything is written, but not for a reader that does not read.
+    pub(crate) fn flush_lines(&self) {
+        let (done, written) = sync_channel(1);
+        if self.queue.try_send(SinkJob::Flush(done)).is_ok() {
+            _ = written.recv_timeout(LAST_LINES);
+        }
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.queue.try_send(SinkJob::Write(line.to_vec())).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write_all(mut out: impl Write, jobs: &Receiver<SinkJob>, dropped: &AtomicUsize) {
+    for job in jobs {
+        let written = match job {
+            SinkJob::Write(line) => out.write_all(&line),
+            SinkJob::Flush(done) => {
+                // The waiting thread may have timed out.
+                _ = done.try_send(());
+                Ok(())
+            }
+        };
+        let lost = dropped.swap(0, Ordering::Relaxed);
+        if written.is_ok() && lost > 0 {
+            // If this fails, so does the next line.
+            _ = writeln!(out, "({lost} log lines dropped: stderr is read too slowly)");
+        }
+    }
+}
+
+/// Lines that may wait; the longest are those of a child, a few KiB each.
+const QUEUE: usize = 1024;
+/// How long the end of the program may wait for its last lines.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
     use super::*;
 
     #[test]
@@ -268,7 +347,7 @@ mod tests {
     #[test]
     fn any_time_has_a_date() {
         let at = |seconds, millis: u32| {
-            let since = std::time::Duration::new(seconds, millis * 1_000_000);
+            let since = Duration::new(seconds, millis * 1_000_000);
             moment::text(SystemTime::UNIX_EPOCH + since)
         };
         assert_eq!(at(0, 0), "1970-01-01T00:00:00.000Z");
@@ -292,5 +371,60 @@ mod tests {
         let secrets = [secret("LONG", "s3cret-s3cret"), secret("SHORT", "s3cret")];
         assert_eq!(veiled("as3cret s3cret-s3cret.", &secrets), "a${SHORT} ${LONG}.");
         assert!(matches!(veiled("plain", &secrets), Cow::Borrowed("plain")));
+    }
+
+    /// Blocks in its first write until it is let go.
+    struct Stuck {
+        entered: std::sync::mpsc::Sender<()>,
+        let_go: Receiver<()>,
+        seen: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            _ = self.entered.send(());
+            _ = self.let_go.recv();
+            self.seen.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_stops_costs_lines_but_never_blocks() {
+        let (entered, has_entered) = channel();
+        let (release, let_go) = channel();
+        let seen = Arc::default();
+        let mut sink = Sink::new(Stuck { entered, let_go, seen: Arc::clone(&seen) });
+        sink.write_all(b"first\n").unwrap();
+        has_entered.recv().unwrap();
+        for _ in 0..QUEUE + 7 {
+            sink.write_all(b"more\n").unwrap();
+        }
+        drop(release);
+        // The queue is full when the flush is asked for, so ask until there is room.
+        let written = || String::from_utf8(seen.lock().unwrap().clone()).unwrap();
+        while written().lines().filter(|line| *line == "more").count() < QUEUE {
+            thread::yield_now();
+        }
+        sink.flush_lines();
+        assert!(written().starts_with("first\n(7 log lines dropped"), "{:.80}", written());
+    }
+
+    #[test]
+    fn a_flush_waits_for_all_that_came_before() {
+        let seen = Arc::default();
+        let (entered, _has_entered) = channel();
+        let (release, let_go) = channel();
+        drop(release);
+        let mut sink = Sink::new(Stuck { entered, let_go, seen: Arc::clone(&seen) });
+        for _ in 0..100 {
+            sink.write_all(b"x").unwrap();
+        }
+        sink.flush_lines();
+        assert_eq!(seen.lock().unwrap().len(), 100);
     }
 }

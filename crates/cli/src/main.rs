@@ -8,7 +8,7 @@ use switchboard_net::stdio::child::Command;
 
 use args::Cli;
 use compat::CommandLine;
-use exit::{CommandError, ExitStatus};
+use exit::{CommandResult, ExitStatus};
 
 mod args;
 mod command;
@@ -93,7 +93,7 @@ fn not_parsed(answer: &clap::Error, words: &[String]) -> ExitCode {
     }
 }
 
-fn run(command: args::Command) -> Result<ExitStatus, CommandError> {
+fn run(command: args::Command) -> CommandResult<ExitStatus> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(command::run(command));
     // A thread may still be reading stdin, and nothing would wake it.

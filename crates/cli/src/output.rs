@@ -13,27 +13,21 @@ use crate::args::Form;
 /// Widest cell of a table; the rest is cut.
 const CELL: usize = 80;
 
-/// Where results go.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Output {
-    pub(crate) form: Form,
-}
-
-impl Output {
+impl Form {
     /// A result: the whole of it, or what `text` makes of it.
     pub(crate) fn show(self, result: &Value, text: impl FnOnce(&Value) -> String) {
-        let shown = match self.form {
-            Form::Json => serde_json::to_string_pretty(result).unwrap_or_default(),
-            Form::Text => text(result),
+        let shown = match self {
+            Self::Json => serde_json::to_string_pretty(result).unwrap_or_default(),
+            Self::Text => text(result),
         };
         write_line(&shown);
     }
 
     /// One of many: a line each.
     pub(crate) fn show_line(self, value: &Value, text: impl FnOnce(&Value) -> String) {
-        match self.form {
-            Form::Json => write_line(&value.to_string()),
-            Form::Text => write_line(&text(value)),
+        match self {
+            Self::Json => write_line(&value.to_string()),
+            Self::Text => write_line(&text(value)),
         }
     }
 }

@@ -37,7 +37,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::args::{ServeArgs, ServedTransport, WebArgs};
-use crate::exit::CommandError;
+use crate::exit::{CommandError, CommandResult};
 use crate::header;
 use crate::signal::StopSignal;
 
@@ -56,7 +56,7 @@ impl Offer {
         args: &ServeArgs,
         port: Option<u16>,
         stop: StopSignal,
-    ) -> Result<(), CommandError> {
+    ) -> CommandResult {
         if let Some(port) = port {
             return serve(vec![(Place::All, self)], port, args, &WebArgs::default(), stop).await;
         }
@@ -66,7 +66,7 @@ impl Offer {
     }
 }
 
-async fn bind(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), CommandError> {
+async fn bind(host: &str, port: u16) -> CommandResult<(TcpListener, SocketAddr)> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let listener = match TcpListener::bind((host, port)).await {
         // All addresses of a machine that has no IPv6.
@@ -113,7 +113,7 @@ pub(crate) async fn refuse_loop(
     ancestry: &Ancestry,
     on_stdio: bool,
     stop: StopSignal,
-) -> Result<(), CommandError> {
+) -> CommandResult {
     let failure = CommandError::new("started by a gateway that serves the same configuration")
         .hint("remove the server that starts this command from that configuration")
         .hint(format!("if that is meant, start it without the variable {VARIABLE}"));
@@ -180,7 +180,7 @@ pub(crate) async fn serve(
     args: &ServeArgs,
     web: &WebArgs,
     stop: StopSignal,
-) -> Result<(), CommandError> {
+) -> CommandResult {
     let places: Vec<_> = offers.iter().map(|(place, _)| place.clone()).collect();
     let around = Around { pages: pages(web, places), ..Around::default() };
     let web = Web::bind(around, port, args, web).await?;
@@ -257,11 +257,7 @@ impl Mount {
     }
 
     /// Lets in other names, pages and numbers of sessions from here on.
-    pub(crate) fn change(
-        &mut self,
-        args: &ServeArgs,
-        bounds: &GatewayBounds,
-    ) -> Result<(), CommandError> {
+    pub(crate) fn change(&mut self, args: &ServeArgs, bounds: &GatewayBounds) -> CommandResult {
         self.template.guard = guard(self.address, args, &WebArgs::default())?;
         self.bound(bounds);
         Ok(())
@@ -296,7 +292,7 @@ impl Web {
         port: u16,
         args: &ServeArgs,
         web: &WebArgs,
-    ) -> Result<Self, CommandError> {
+    ) -> CommandResult<Self> {
         raise_open_files();
         let Around { pages, authenticator, bounds } = around;
         let template = options(args, web)?;
@@ -356,7 +352,7 @@ impl Web {
     }
 }
 
-fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, CommandError> {
+fn options(args: &ServeArgs, web: &WebArgs) -> CommandResult<SiteOptions> {
     let variable = |name: &str| std::env::var(name).ok();
     let key = web.api_key.as_deref().map(|key| header::filled(key, variable)).transpose()?;
     if key.as_deref().is_some_and(|key| key.trim().is_empty()) {
@@ -388,11 +384,7 @@ fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, CommandError>
 }
 
 /// Who may talk to us at this address.
-pub(crate) fn guard(
-    address: SocketAddr,
-    args: &ServeArgs,
-    web: &WebArgs,
-) -> Result<Guard, CommandError> {
+pub(crate) fn guard(address: SocketAddr, args: &ServeArgs, web: &WebArgs) -> CommandResult<Guard> {
     let guard = Guard::bound_to(address);
     let mut guard = args.allow_host.iter().fold(guard, |guard, host| guard.allow_host(host));
     for origin in &args.allow_origin {
@@ -416,7 +408,7 @@ pub(crate) fn guard(
     Ok(guard)
 }
 
-fn header_name(text: &str) -> Result<HeaderName, CommandError> {
+fn header_name(text: &str) -> CommandResult<HeaderName> {
     text.trim().parse().map_err(|_| CommandError::new(format!("{text:?} is no name of a header")))
 }
 

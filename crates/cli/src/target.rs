@@ -13,7 +13,7 @@ use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{ServerTarget, Target};
 
 use crate::args::{CommandArgs, RemoteArgs};
-use crate::exit::CommandError;
+use crate::exit::{CommandError, CommandResult};
 use crate::header;
 
 /// A server that was named, and has not been called yet.
@@ -28,7 +28,7 @@ pub(crate) struct NamedServer {
 
 impl NamedServer {
     /// The server, after checking what can be checked before it is called.
-    pub(crate) fn server(self) -> Result<ServerTarget, CommandError> {
+    pub(crate) fn server(self) -> CommandResult<ServerTarget> {
         match (self.target, self.fetch) {
             (Target::Command(command), _) => start(command),
             (Target::Url { url, strategy, headers }, Some(fetch)) => {
@@ -49,13 +49,13 @@ pub(crate) fn local(
     line: Option<&str>,
     words: &[String],
     args: &CommandArgs,
-) -> Result<NamedServer, CommandError> {
+) -> CommandResult<NamedServer> {
     let target = Target::Command(command(line, words, args)?);
     Ok(NamedServer { target, timeouts: Timeouts::default(), fetch: None })
 }
 
 /// A server that is a command, after checking that it can be run.
-fn start(command: Command) -> Result<ServerTarget, CommandError> {
+fn start(command: Command) -> CommandResult<ServerTarget> {
     let environment = environment();
     command.check(&environment).map_err(|error| {
         CommandError::of(&error).hint(format!("try it by itself first: {} --help", command.program))
@@ -69,7 +69,7 @@ pub(crate) fn remote(
     files: &[PathBuf],
     args: &RemoteArgs,
     local: &CommandArgs,
-) -> Result<NamedServer, CommandError> {
+) -> CommandResult<NamedServer> {
     if text.contains("://") {
         let strategy = args.transport.unwrap_or_default();
         let target = Target::Url { url: url(text)?, strategy, headers: headers(None, args)? };
@@ -97,7 +97,7 @@ pub(crate) fn named_line(
     name: &str,
     line: &str,
     pass_environment: bool,
-) -> Result<ServerTarget, CommandError> {
+) -> CommandResult<ServerTarget> {
     let args = CommandArgs { pass_environment, ..CommandArgs::default() };
     start(command(Some(line), &[], &args)?.name(name))
 }
@@ -107,7 +107,7 @@ pub(crate) fn named_in(
     file: &Path,
     args: &RemoteArgs,
     pass_environment: bool,
-) -> Result<Vec<(String, ServerTarget)>, CommandError> {
+) -> CommandResult<Vec<(String, ServerTarget)>> {
     let local = CommandArgs { pass_environment, ..CommandArgs::default() };
     let wanted = named_entries(file)?.into_iter().filter(|entry| entry.enabled);
     let servers = wanted.map(|entry| {
@@ -124,7 +124,7 @@ pub(crate) fn named_in(
 
 /// Headers of a configuration, the stronger ones of files of headers, and the
 /// strongest of the command line.
-fn headers(given: Option<HeaderMap>, args: &RemoteArgs) -> Result<HeaderMap, CommandError> {
+fn headers(given: Option<HeaderMap>, args: &RemoteArgs) -> CommandResult<HeaderMap> {
     let mut said = Vec::new();
     for file in &args.network.header_file {
         said.extend(header::lines_of(file)?);
@@ -134,12 +134,12 @@ fn headers(given: Option<HeaderMap>, args: &RemoteArgs) -> Result<HeaderMap, Com
 }
 
 /// The HTTP client for whom nothing was said.
-pub(crate) fn fetch_as_usual() -> Result<Fetch, CommandError> {
+pub(crate) fn fetch_as_usual() -> CommandResult<Fetch> {
     fetch(&RemoteArgs::default())
 }
 
 /// The HTTP client that the options describe.
-fn fetch(args: &RemoteArgs) -> Result<Fetch, CommandError> {
+fn fetch(args: &RemoteArgs) -> CommandResult<Fetch> {
     let vars = std::env::vars_os();
     let vars = vars
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -165,7 +165,7 @@ fn fetch(args: &RemoteArgs) -> Result<Fetch, CommandError> {
 }
 
 /// Reads the URL of a server; whatever a request cannot be sent to is refused.
-fn url(text: &str) -> Result<Uri, CommandError> {
+fn url(text: &str) -> CommandResult<Uri> {
     let url: Option<Uri> = text.parse().ok();
     let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
     let Some(url) = url.filter(|url| url.host().is_some_and(|host| !host.is_empty())) else {
@@ -191,11 +191,7 @@ fn shown(text: &str) -> &str {
 }
 
 /// The command that the user gave, as words or as one line.
-fn command(
-    line: Option<&str>,
-    words: &[String],
-    args: &CommandArgs,
-) -> Result<Command, CommandError> {
+fn command(line: Option<&str>, words: &[String], args: &CommandArgs) -> CommandResult<Command> {
     let command = match (line, words) {
         (Some(line), _) => Command::parse(line).map_err(|error| {
             CommandError::of(&error)
@@ -231,7 +227,7 @@ struct Search {
 }
 
 /// The first server of that name in the given files, or in the usual places.
-fn find_named(name: &str, files: &[PathBuf]) -> Result<Entry, CommandError> {
+fn find_named(name: &str, files: &[PathBuf]) -> CommandResult<Entry> {
     let around = surroundings()?;
     let search = if files.is_empty() { usual_files(&around) } else { given_files(files, &around)? };
     for config in &search.read {
@@ -248,7 +244,7 @@ fn find_named(name: &str, files: &[PathBuf]) -> Result<Entry, CommandError> {
 }
 
 /// Every server of a file. One that has mistakes is left out, and told.
-fn named_entries(file: &Path) -> Result<Vec<Entry>, CommandError> {
+fn named_entries(file: &Path) -> CommandResult<Vec<Entry>> {
     let config = Config::read(file, &surroundings()?);
     let config = config.map_err(|error| CommandError::of(&error).hint(error.instead()))?;
     for problem in &config.problems {
@@ -258,7 +254,7 @@ fn named_entries(file: &Path) -> Result<Vec<Entry>, CommandError> {
 }
 
 /// The environment and the folder, as far as they are text.
-pub(crate) fn surroundings() -> Result<Surroundings, CommandError> {
+pub(crate) fn surroundings() -> CommandResult<Surroundings> {
     let folder = std::env::current_dir()?;
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -266,7 +262,7 @@ pub(crate) fn surroundings() -> Result<Surroundings, CommandError> {
 }
 
 /// Files that the user named must be there and make sense.
-fn given_files(files: &[PathBuf], around: &Surroundings) -> Result<Search, CommandError> {
+fn given_files(files: &[PathBuf], around: &Surroundings) -> CommandResult<Search> {
     let read = files.iter().map(|file| {
         Config::read(file, around).map_err(|error| CommandError::of(&error).hint(error.instead()))
     });

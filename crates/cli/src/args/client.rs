@@ -7,6 +7,8 @@ use clap::{Args, ValueEnum, ValueHint};
 use switchboard_net::upstream::Strategy;
 use switchboard_proto::revision::Era;
 
+use super::up_to;
+
 /// The same for every command; which operands make sense is its own business.
 #[derive(Args, Debug)]
 pub(crate) struct ClientArgs {
@@ -37,8 +39,7 @@ pub(crate) struct ReachArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Vec<PathBuf>,
     /// Seconds that the server may be silent on a call [default: 30]
-    #[arg(long, value_name = "SECONDS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", value_parser = up_to(86_400))]
     pub(crate) timeout: Option<u64>,
     /// Which era of the protocol to speak; auto asks the server
     #[arg(long, value_enum, value_name = "ERA", default_value = "auto")]
@@ -274,7 +275,7 @@ pub(crate) struct NetworkArgs {
     pub(crate) ipv4: bool,
     /// Seconds that connecting may take (default: 10)
     #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "SECONDS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(value_parser = up_to(3600))]
     pub(crate) connect_timeout: Option<u64>,
 }
 

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use switchboard_net::bridge::Children;
 use switchboard_proto::revision::{Era, Revision};
 
-use super::{CommandArgs, RemoteArgs};
+use super::{CommandArgs, RemoteArgs, up_to};
 
 /// Options for serving over HTTP.
 #[derive(Args, Debug)]
@@ -29,15 +29,15 @@ pub(crate) struct ServeArgs {
     pub(crate) allow_origin: Vec<String>,
     /// Seconds after which an unused session ends
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "1800")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    #[arg(value_parser = up_to(31_536_000))]
     pub(crate) session_timeout: u64,
     /// Seconds between keep-alive comments on a silent stream
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "15")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(value_parser = up_to(3600))]
     pub(crate) keep_alive: u64,
     /// Seconds that a client may take to send a request, or the next one
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "30")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(value_parser = up_to(3600))]
     pub(crate) request_timeout: u64,
     /// Seconds of silence after which the bridge closes a call's connection; 0 for never
     ///
@@ -51,7 +51,7 @@ pub(crate) struct ServeArgs {
     /// Shortly before they are over, each open call is answered with an error and
     /// cancelled at its server.
     #[arg(long, value_name = "SECONDS", default_value = "10", help_heading = None)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(value_parser = up_to(3600))]
     pub(crate) grace: u64,
 }
 
@@ -109,8 +109,7 @@ pub(crate) struct WebArgs {
     #[arg(long, requires = "port")]
     pub(crate) legacy_only: bool,
     /// Seconds that a connection may be idle between requests (default: 30)
-    #[arg(long, requires = "port", value_name = "SECONDS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, requires = "port", value_name = "SECONDS", value_parser = up_to(86_400))]
     pub(crate) idle_connection: Option<u64>,
     /// Exit when stdin is closed, as it is when the parent process exits
     #[arg(long, requires = "port")]
@@ -196,15 +195,13 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
     /// Seconds after which an unused session ends
-    #[arg(long, value_name = "SECONDS", default_value = "1800")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    #[arg(long, value_name = "SECONDS", default_value = "1800", value_parser = up_to(31_536_000))]
     pub(crate) session_timeout: u64,
     /// Seconds that open calls get to finish on shutdown
     ///
     /// Shortly before they are over, each open call is answered with an error and
     /// cancelled at its server.
-    #[arg(long, value_name = "SECONDS", default_value = "10")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = up_to(3600))]
     pub(crate) grace: u64,
     /// Cache the servers' lists in this folder (default: in the user's cache folder)
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -213,8 +210,7 @@ pub(crate) struct GatewayArgs {
     #[arg(long, conflicts_with = "cache_dir")]
     pub(crate) no_cache: bool,
     /// Seconds between attempts to reach a server that has failed, for tests
-    #[arg(long, value_name = "SECONDS", hide = true)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", hide = true, value_parser = up_to(86_400))]
     pub(crate) probe_every: Option<u64>,
 }
 
@@ -265,18 +261,16 @@ pub(crate) struct BridgeArgs {
     #[arg(long_help = CHILDREN_HELP)]
     pub(crate) children: Children,
     /// Seconds without an answer or progress after which a call fails with a timeout
-    #[arg(long, value_name = "SECONDS", default_value = "3600")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = up_to(86_400))]
     pub(crate) timeout: u64,
     /// Seconds that the server may take to start and answer the handshake (default: --timeout)
-    #[arg(long, value_name = "SECONDS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", value_parser = up_to(86_400))]
     pub(crate) start_timeout: Option<u64>,
     /// Send a ping every SECONDS to an idle legacy server at a URL
     ///
     /// For servers and load balancers that drop idle sessions.
     #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "SECONDS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(value_parser = up_to(86_400))]
     pub(crate) ping: Option<u64>,
     /// The largest message in bytes, on any transport
     #[arg(long, alias = "max-body", value_name = "BYTES", default_value = "33554432")]

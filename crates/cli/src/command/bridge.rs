@@ -10,13 +10,13 @@ use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::limits::Limits;
 
 use crate::args::BridgeArgs;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, CommandResult};
 use crate::serve::{self, Offer};
 use crate::signal::StopSignal;
 use crate::target;
 
 /// Serves until a signal, or until the client on our stdio is gone.
-pub(crate) async fn run(args: &BridgeArgs) -> Result<(), CommandError> {
+pub(crate) async fn run(args: &BridgeArgs) -> CommandResult {
     let servers = servers(args)?;
     let limits = Arc::new(limits(args));
     let stop = StopSignal::on_signals()?;
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), CommandError> {
 }
 
 /// The servers with their names, the one without a name first.
-fn servers(args: &BridgeArgs) -> Result<Vec<(Option<String>, ServerTarget)>, CommandError> {
+fn servers(args: &BridgeArgs) -> CommandResult<Vec<(Option<String>, ServerTarget)>> {
     let mut servers = Vec::new();
     if args.url.is_some() || args.stdio.is_some() || !args.words.is_empty() {
         servers.push((None, server(args)?));
@@ -72,7 +72,7 @@ fn servers(args: &BridgeArgs) -> Result<Vec<(Option<String>, ServerTarget)>, Com
 }
 
 /// Each name is a path of its own.
-fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), CommandError> {
+fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> CommandResult {
     let mut seen = HashSet::new();
     for name in names {
         if name.is_empty() {
@@ -88,7 +88,7 @@ fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), CommandEr
 }
 
 /// The server, after the checks that are possible before the first call.
-fn server(args: &BridgeArgs) -> Result<ServerTarget, CommandError> {
+fn server(args: &BridgeArgs) -> CommandResult<ServerTarget> {
     match &args.url {
         Some(url) => target::remote(url, &args.config, &args.remote, &args.local)?.server(),
         None => target::local(args.stdio.as_deref(), &args.words, &args.local)?.server(),

@@ -10,12 +10,12 @@ use switchboard_net::platform;
 use switchboard_net::upstream::Target;
 
 use crate::args::{Form, ImportArgs};
-use crate::exit::CommandError;
-use crate::output::{Output, counted, plain, table, write_line};
+use crate::exit::{CommandError, CommandResult};
+use crate::output::{counted, plain, table, write_line};
 use crate::target::{short, surroundings};
 
 /// Shows what there is, and writes it if that was asked for.
-pub(crate) fn run(args: &ImportArgs) -> Result<(), CommandError> {
+pub(crate) fn run(args: &ImportArgs) -> CommandResult {
     let around = surroundings()?;
     if args.write.as_deref().is_some_and(is_toml) {
         return Err(CommandError::new("servers can be added to JSON files only")
@@ -24,8 +24,7 @@ pub(crate) fn run(args: &ImportArgs) -> Result<(), CommandError> {
     let from = places(args, &around)?;
     let import = Import::gather(&from, args.write.as_deref(), &around).map_err(|e| told(&e))?;
     let rows: Vec<_> = import.candidates.iter().map(describe).collect();
-    let output = Output { form: args.output };
-    output.show(&json!({ "servers": rows }), |_| text(&import, &around));
+    args.output.show(&json!({ "servers": rows }), |_| text(&import, &around));
     if let Some(file) = &args.write {
         return write(&import, file, args);
     }
@@ -40,10 +39,7 @@ fn told(error: &ReadError) -> CommandError {
 }
 
 /// The files that the user named must be there; of the usual ones some are.
-fn places(
-    args: &ImportArgs,
-    around: &Surroundings,
-) -> Result<Vec<(String, PathBuf)>, CommandError> {
+fn places(args: &ImportArgs, around: &Surroundings) -> CommandResult<Vec<(String, PathBuf)>> {
     if args.from.is_empty() {
         return Ok(Import::usual(around));
     }
@@ -117,7 +113,7 @@ fn fate(found: &Candidate) -> String {
     }
 }
 
-fn write(import: &Import, file: &Path, args: &ImportArgs) -> Result<(), CommandError> {
+fn write(import: &Import, file: &Path, args: &ImportArgs) -> CommandResult {
     let count = import.added();
     if count == 0 {
         say(args, &format!("\nNothing to add to {}.", file.display()));
@@ -151,7 +147,7 @@ fn say(args: &ImportArgs, text: &str) {
 }
 
 /// Asks on the terminal; without one the answer is no.
-fn ask(question: &str) -> Result<bool, CommandError> {
+fn ask(question: &str) -> CommandResult<bool> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
         return Err(CommandError::new("nothing was written, for nobody can be asked here")

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::client::{interrupted, other, until, usage};
 use crate::args::StatusArgs;
-use crate::exit::{CommandError, ExitStatus};
+use crate::exit::{CommandError, CommandResult, ExitStatus};
 use crate::output::{cell, counted, plain, table, write_line};
 use crate::signal::StopSignal;
 use crate::{header, target};
@@ -28,7 +28,7 @@ const MOST: usize = 16 << 20;
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 /// Shows it once, or until a signal.
-pub(crate) async fn run(args: &StatusArgs) -> Result<(), CommandError> {
+pub(crate) async fn run(args: &StatusArgs) -> CommandResult {
     let stop = StopSignal::on_signals().map_err(other)?;
     let gateway = StatusPage::new(args).map_err(usage)?;
     let showing = async {
@@ -54,7 +54,7 @@ struct StatusPage {
 }
 
 impl StatusPage {
-    fn new(args: &StatusArgs) -> Result<Self, CommandError> {
+    fn new(args: &StatusArgs) -> CommandResult<Self> {
         let variable = |name: &str| std::env::var(name).ok();
         let key = match &args.key {
             Some(key) => Some(header::filled(key, variable)?),
@@ -69,7 +69,7 @@ impl StatusPage {
         Ok(Self { url: page(&args.url)?, key: key.transpose()?, fetch: target::fetch_as_usual()? })
     }
 
-    async fn ask(&self) -> Result<Value, CommandError> {
+    async fn ask(&self) -> CommandResult<Value> {
         let mut request = Request::new(Bytes::new());
         request.uri_mut().clone_from(&self.url);
         if let Some(key) = &self.key {
@@ -108,7 +108,7 @@ fn no_gateway() -> CommandError {
 }
 
 /// The page of the gateway at `text`, which may also name one of its endpoints.
-fn page(text: &str) -> Result<Uri, CommandError> {
+fn page(text: &str) -> CommandResult<Uri> {
     let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url = full.parse::<Uri>().ok();
     let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));

@@ -6,7 +6,7 @@ use super::table::{
     seconds_or, shell, switch,
 };
 use super::{BridgeLine, BridgeServer, ParsedLine};
-use crate::exit::{CommandError, wrong};
+use crate::exit::{CommandResult, wrong};
 
 pub(super) const TOOL: ForeignTool = ForeignTool {
     name: "mcp-proxy-npm",
@@ -75,7 +75,7 @@ fn events(values: &[String]) -> Result<Vec<String>, String> {
     Ok(vec![count.ok_or("not a number of events")?.to_string()])
 }
 
-fn arrange(given: &ParsedLine, _: Lookup<'_>) -> Result<BridgeLine, CommandError> {
+fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     let words = if given.command.is_empty() { &given.operands } else { &given.command };
     if words.first().is_none_or(|word| word.contains("://")) {
         let hint = "mcp-proxy --port 8080 -- node server.js";
@@ -106,7 +106,7 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> Result<BridgeLine, CommandError
     Ok(bridge)
 }
 
-fn paths(bridge: &mut BridgeLine, given: &ParsedLine) -> Result<(), CommandError> {
+fn paths(bridge: &mut BridgeLine, given: &ParsedLine) -> CommandResult {
     let endpoint = given.last("--endpoint");
     let (mut sse, mut stream) = (given.last("--sseEndpoint"), given.last("--streamEndpoint"));
     match given.last("--server") {
@@ -133,7 +133,7 @@ fn paths(bridge: &mut BridgeLine, given: &ParsedLine) -> Result<(), CommandError
 }
 
 /// What is always said, because its default is not ours.
-fn numbers(bridge: &mut BridgeLine, given: &ParsedLine) -> Result<(), CommandError> {
+fn numbers(bridge: &mut BridgeLine, given: &ParsedLine) -> CommandResult {
     let rows: [(&str, &str, &str, Conversion); 5] = [
         ("--connectionTimeout", "60000", "--start-timeout", |values| seconds(DAY, values)),
         ("--requestTimeout", "300000", "--timeout", |values| seconds(DAY, values)),

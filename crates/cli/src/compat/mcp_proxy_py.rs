@@ -7,7 +7,7 @@ use super::table::Means::{self, Combined, Converted, Ignored, Ours, Refused, Wor
 use super::table::Needs::{Command, Port, Unnamed, Url};
 use super::table::{FlagRow, ForeignTool, Lookup, ORIGINS, Takes, any, one, switch, two};
 use super::{BridgeLine, BridgeServer, ParsedLine};
-use crate::exit::{CommandError, wrong};
+use crate::exit::{CommandResult, wrong};
 
 pub(super) const TOOL: ForeignTool = ForeignTool {
     name: "mcp-proxy-python",
@@ -80,7 +80,7 @@ const ROWS: &[FlagRow] = &[
         .means(Ours("--expose-header")),
 ];
 
-fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> Result<BridgeLine, CommandError> {
+fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> CommandResult<BridgeLine> {
     let mut words = [&given.operands[..], &given.command].concat();
     if words.is_empty() {
         words.extend(lookup("SSE_URL"));
@@ -118,11 +118,7 @@ fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> Result<BridgeLine, Command
     Ok(bridge)
 }
 
-fn towards_url(
-    bridge: &mut BridgeLine,
-    given: &ParsedLine,
-    lookup: Lookup<'_>,
-) -> Result<(), CommandError> {
+fn towards_url(bridge: &mut BridgeLine, given: &ParsedLine, lookup: Lookup<'_>) -> CommandResult {
     bridge.say(
         "--transport",
         match given.last("--transport") {
@@ -159,7 +155,7 @@ fn towards_url(
     Ok(())
 }
 
-fn log_level(bridge: &mut BridgeLine, given: &ParsedLine) -> Result<(), CommandError> {
+fn log_level(bridge: &mut BridgeLine, given: &ParsedLine) -> CommandResult {
     let level = if given.is_on("--debug") { Some("DEBUG") } else { given.last("--log-level") };
     let Some(level) = level else { return Ok(()) };
     bridge.say(

@@ -5,7 +5,7 @@ use switchboard_net::upstream::Strategy;
 use super::table::Means::{self, Combined, Converted, Ignored, NoEffect, Ours, Words};
 use super::table::{DAY, FlagRow, ForeignTool, HOUR, Lookup, one, switch, whole};
 use super::{BridgeLine, BridgeServer, ParsedLine};
-use crate::exit::{CommandError, wrong};
+use crate::exit::{CommandResult, wrong};
 
 pub(super) const TOOL: ForeignTool = ForeignTool {
     name: "mcp-remote",
@@ -77,7 +77,7 @@ fn interval(most: u64, values: &[String]) -> Result<Vec<String>, String> {
     Ok(vec![seconds.ok_or("not a number of seconds")?.min(most).to_string()])
 }
 
-fn arrange(given: &ParsedLine, _: Lookup<'_>) -> Result<BridgeLine, CommandError> {
+fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     let Some(url) = given.operands.first() else {
         return wrong("the URL of the server is missing", "mcp-remote https://example.com/mcp");
     };

@@ -12,7 +12,7 @@ use super::table::{
     FlagRow, ForeignTool, Lookup, ORIGINS, YEAR, any, one, seconds, shell, switch, wants_shell,
 };
 use super::{BridgeLine, BridgeServer, ParsedLine};
-use crate::exit::{CommandError, wrong};
+use crate::exit::{CommandResult, wrong};
 
 pub(super) const TOOL: ForeignTool = ForeignTool {
     name: "supergateway",
@@ -87,7 +87,7 @@ fn idle(values: &[String]) -> Result<Vec<String>, String> {
     seconds(YEAR, values)
 }
 
-fn arrange(given: &ParsedLine, _: Lookup<'_>) -> Result<BridgeLine, CommandError> {
+fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     let inputs = ["--stdio", "--sse", "--streamableHttp"];
     let said: Vec<_> = inputs.into_iter().filter(|flag| given.says(flag)).collect();
     let [input] = said[..] else {
@@ -118,11 +118,7 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> Result<BridgeLine, CommandError
     Ok(bridge)
 }
 
-fn output(
-    bridge: &mut BridgeLine,
-    given: &ParsedLine,
-    transport: &str,
-) -> Result<(), CommandError> {
+fn output(bridge: &mut BridgeLine, given: &ParsedLine, transport: &str) -> CommandResult {
     if transport == "stdio" {
         return Ok(());
     }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::{BridgeLine, ParsedLine};
-use crate::exit::CommandError;
+use crate::exit::CommandResult;
 
 /// The environment, as far as it is text.
 pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -24,7 +24,7 @@ pub(crate) struct ForeignTool {
     /// Flags are also read from variables that begin so.
     pub(super) variables: Option<&'static str>,
     /// What all of it together asks for.
-    pub(super) arrange: fn(&ParsedLine, Lookup<'_>) -> Result<BridgeLine, CommandError>,
+    pub(super) arrange: fn(&ParsedLine, Lookup<'_>) -> CommandResult<BridgeLine>,
 }
 
 /// One flag.
