@@ -82,22 +82,9 @@ impl Command {
     }
 }
 
-/// The commands that call a server. They have the statuses of the Inspector,
-/// and its line of JSON for scripts; the others those of clap.
-const CLIENT: [&str; 12] = [
-    "tools",
-    "call",
-    "prompts",
-    "prompt",
-    "resources",
-    "read",
-    "complete",
-    "discover",
-    "doctor",
-    "listen",
-    "ping",
-    "status",
-];
+/// The commands that do not call a server have the statuses of clap. The others have those of
+/// the Inspector, and its line of JSON for scripts.
+const NO_CLIENTS: [&str; 7] = ["serve", "bridge", "demo", "import", "config", "key", "completion"];
 
 /// What is told of arguments that clap did not take, if a script may be reading:
 /// `words` are what the user said. None if clap's own words will do.
@@ -105,7 +92,7 @@ pub(crate) fn failure_of(answer: &clap::Error, words: &[String]) -> Option<Comma
     let command = Cli::command();
     let mut words = words.iter().skip(1);
     let called = words.find(|word| command.find_subcommand(word).is_some())?;
-    if !answer.use_stderr() || !CLIENT.contains(&called.as_str()) {
+    if !answer.use_stderr() || NO_CLIENTS.contains(&called.as_str()) {
         return None;
     }
     let text = answer.render().to_string();

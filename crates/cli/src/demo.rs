@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
 use switchboard_net::server::{
-    BuildError, Builder, CompletionRequest, CompletionSubject, Content, Contents, Context, Prompt,
+    BuildError, Builder, CompletionRequest, CompletionSubject, Content, Contents, Prompt,
     PromptArguments, PromptResult, Resource, Server, Template, Variables,
 };
 use switchboard_proto::limits::Limits;
@@ -159,7 +159,7 @@ fn prompts() -> Vec<Prompt> {
         ),
         Prompt::new("test_input_required_result_prompt")
             .description("A prompt that asks before it is filled in")
-            .run(async |_, cx: Context| {
+            .run(async |_, cx| {
                 let question = "What should the prompt be about?";
                 let answer = elicit(&cx, "user_context", question, ("context", "string")).await?;
                 let context =

@@ -186,7 +186,7 @@ impl Report {
         let rows: Vec<_> = rows.map(|(name, took)| vec![name.clone(), shown(*took)]).collect();
         if !rows.is_empty() {
             text.push('\n');
-            text.push_str(&table(&["STEP", "TIME"], &rows, ""));
+            text.push_str(&table("STEP  TIME", &rows, ""));
             text.push('\n');
         }
         if !self.findings.is_empty() {

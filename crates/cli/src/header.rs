@@ -78,10 +78,10 @@ fn parse(
     let value = match expand(value, lookup) {
         Ok(value) => value,
         Err(ExpandError::NoVariable) => {
-            return wrong(
-                format!("the value of header {name} contains a ${{…}} that names no variable"),
-                "write ${VAR}, ${VAR:-default} or ${env:VAR}; in a shell, quote it with '…'",
-            );
+            let what =
+                format!("the value of header {name} contains a ${{…}} that names no variable");
+            let hint = "write ${VAR}, ${VAR:-default} or ${env:VAR}; in a shell, quote it with '…'";
+            return wrong(what, hint);
         }
         Err(ExpandError::Unset(variable)) => {
             return wrong(
@@ -93,10 +93,10 @@ fn parse(
         }
     };
     let Ok(mut value) = HeaderValue::from_str(value.trim()) else {
-        return wrong(
-            format!("the value of header {name} contains characters that no header may contain"),
-            "look for a line break in the value or in a variable it names",
-        );
+        let what =
+            format!("the value of header {name} contains characters that no header may contain");
+        let hint = "look for a line break in the value or in a variable it names";
+        return wrong(what, hint);
     };
     // Any of them may be a token, so none is shown in debug output.
     value.set_sensitive(true);

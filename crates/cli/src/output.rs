@@ -67,12 +67,13 @@ pub(crate) fn cell(value: &Value) -> String {
     line.chars().take(CELL - 1).chain(['…']).collect()
 }
 
-/// Columns as wide as they need to be; nothing for no rows but `none`.
-pub(crate) fn table(head: &[&str], rows: &[Vec<String>], none: &str) -> String {
+/// Columns as wide as they need to be; nothing for no rows but `none`. In `head` the names
+/// of the columns have two spaces between them, as in the table.
+pub(crate) fn table(head: &str, rows: &[Vec<String>], none: &str) -> String {
     if rows.is_empty() {
         return none.to_owned();
     }
-    let head: Vec<String> = head.iter().map(ToString::to_string).collect();
+    let head: Vec<String> = head.split("  ").map(ToOwned::to_owned).collect();
     let all = || std::iter::once(&head).chain(rows);
     let widths: Vec<usize> = (0..head.len())
         .map(|at| all().map(|row| row[at].chars().count()).max().unwrap_or_default())
@@ -155,8 +156,8 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [vec!["a".to_owned(), "x".to_owned()], vec!["long".to_owned(), String::new()]];
-        assert_eq!(table(&["N", "D"], &rows, "none"), "N     D\na     x\nlong");
-        assert_eq!(table(&["N"], &[], "none"), "none");
+        assert_eq!(table("N  D", &rows, "none"), "N     D\na     x\nlong");
+        assert_eq!(table("N", &[], "none"), "none");
     }
 
     #[test]

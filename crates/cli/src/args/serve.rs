@@ -141,13 +141,11 @@ impl WebArgs {
 const LATEST: &str = "latest";
 
 fn legacy_revision(name: &str) -> Result<Revision, String> {
-    let is_legacy = |revision: &Revision| revision.era() == Era::Legacy;
-    let handshakes = || Revision::ALL.into_iter().filter(is_legacy);
     let found = match name {
-        LATEST => handshakes().max(),
-        name => Revision::parse(name).filter(is_legacy),
+        LATEST => Some(Revision::NEWEST_LEGACY),
+        name => Revision::parse(name).filter(|revision| revision.era() == Era::Legacy),
     };
-    let known = || handshakes().map(Revision::as_str).collect::<Vec<_>>().join(", ");
+    let known = || Revision::names(Era::Legacy).into_iter().rev().collect::<Vec<_>>().join(", ");
     found.ok_or_else(|| format!("there are {}", known()))
 }
 

@@ -10,7 +10,7 @@ use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::limits::Limits;
 
 use crate::args::BridgeArgs;
-use crate::exit::{CommandError, CommandResult};
+use crate::exit::{CommandResult, wrong};
 use crate::serve::{self, Offer};
 use crate::signal::StopSignal;
 use crate::target;
@@ -42,8 +42,10 @@ pub(crate) async fn run(args: &BridgeArgs) -> CommandResult {
             offers.push(last);
             serve::serve(offers, port, &args.serve, &args.web, stop).await
         }
-        (_, None) => Err(CommandError::new("there is no server to serve")
-            .hint("give a command or a URL, or a file that names servers")),
+        (_, None) => {
+            let hint = "give a command or a URL, or a file that names servers";
+            wrong("there is no server to serve", hint)
+        }
     };
     for bridge in bridges {
         bridge.close().await;
@@ -76,12 +78,11 @@ fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> CommandResult {
     let mut seen = HashSet::new();
     for name in names {
         if name.is_empty() {
-            return Err(CommandError::new("a named server has no name")
-                .hint("write --named-server NAME 'COMMAND ARG'"));
+            return wrong("a named server has no name", "write --named-server NAME 'COMMAND ARG'");
         }
         if !seen.insert(name) {
-            return Err(CommandError::new(format!("two servers are called {name:?}"))
-                .hint("give each a name of its own, for it is served at /servers/NAME"));
+            let hint = "give each a name of its own, for it is served at /servers/NAME";
+            return wrong(format!("two servers are called {name:?}"), hint);
         }
     }
     Ok(())

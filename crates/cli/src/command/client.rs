@@ -39,11 +39,10 @@ pub(super) struct ClientRequest {
 
 /// Runs a command, which connects when it knows what to ask, and hangs up,
 /// whatever came of it. A signal does the same early: what is open is cancelled.
-pub(super) async fn with<A, R>(args: &ClientArgs, command: A) -> CommandResult
-where
-    A: FnOnce(ClientRequest) -> R,
-    R: Future<Output = CommandResult>,
-{
+pub(super) async fn with(
+    args: &ClientArgs,
+    command: impl AsyncFnOnce(ClientRequest) -> CommandResult,
+) -> CommandResult {
     let stop = StopSignal::on_signals().map_err(other)?;
     let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
     let options = terminal::answering(options(&args.reach, found.timeouts));
@@ -304,7 +303,7 @@ pub(super) async fn tools(request: ClientRequest) -> CommandResult {
     let client = request.connect().await?;
     let tools = client.tools().await.map_err(failed)?;
     request.form.show(&json!({ "tools": tools }), |list| {
-        named(&list["tools"], &["name", "description"], &["NAME", "DESCRIPTION"], "no tools")
+        named(&list["tools"], &["name", "description"], "NAME  DESCRIPTION", "no tools")
     });
     Ok(())
 }
@@ -321,7 +320,7 @@ pub(super) async fn prompts(request: ClientRequest) -> CommandResult {
                 cell(&prompt["description"]),
             ]
         });
-        table(&["NAME", "ARGUMENTS", "DESCRIPTION"], &rows.collect::<Vec<_>>(), "no prompts")
+        table("NAME  ARGUMENTS  DESCRIPTION", &rows.collect::<Vec<_>>(), "no prompts")
     });
     Ok(())
 }
@@ -347,19 +346,18 @@ pub(super) async fn resources(request: ClientRequest) -> CommandResult {
     let list = json!({"resources": resources, "resourceTemplates": templates});
     request.form.show(&list, |list| {
         let members = ["uri", "name", "mimeType"];
-        let mut text =
-            named(&list["resources"], &members, &["URI", "NAME", "TYPE"], "no resources");
+        let mut text = named(&list["resources"], &members, "URI  NAME  TYPE", "no resources");
         if list["resourceTemplates"].as_array().is_some_and(|list| !list.is_empty()) {
             let members = ["uriTemplate", "name", "mimeType"];
-            let head = ["TEMPLATE", "NAME", "TYPE"];
-            text = format!("{text}\n\n{}", named(&list["resourceTemplates"], &members, &head, ""));
+            let head = "TEMPLATE  NAME  TYPE";
+            text = format!("{text}\n\n{}", named(&list["resourceTemplates"], &members, head, ""));
         }
         text
     });
     Ok(())
 }
 
-fn named(list: &Value, members: &[&str], head: &[&str], none: &str) -> String {
+fn named(list: &Value, members: &[&str], head: &str, none: &str) -> String {
     let items = list.as_array().into_iter().flatten();
     let rows = items.map(|item| members.iter().map(|member| cell(&item[*member])).collect());
     table(head, &rows.collect::<Vec<_>>(), none)

@@ -142,7 +142,7 @@ fn read(args: &GatewayArgs) -> CommandResult<Reading> {
             return Err(CommandError::new(MISTAKES));
         }
     } else if let Some(error) = reading.unread.first() {
-        return Err(CommandError::of(error).hint(error.instead()));
+        return Err(target::unread(error));
     } else {
         tell(&reading.problems);
     }

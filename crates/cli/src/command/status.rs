@@ -140,8 +140,7 @@ fn show(args: &StatusArgs, status: &Value) {
     }
 }
 
-const HEAD: [&str; 8] =
-    ["SERVER", "STATE", "ERA", "TRANSPORT", "TOOLS", "CALLS", "CHILDREN", "RESTARTS"];
+const HEAD: &str = "SERVER  STATE  ERA  TRANSPORT  TOOLS  CALLS  CHILDREN  RESTARTS";
 
 /// For people.
 fn text(status: &Value) -> String {
@@ -159,7 +158,7 @@ fn text(status: &Value) -> String {
             words.into_iter().chain(numbers).collect()
         })
         .collect();
-    let servers = table(&HEAD, &rows, "no servers");
+    let servers = table(HEAD, &rows, "no servers");
     let parts = [Some(servers), session_rows(status), Some(session_summary(status))];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
@@ -167,19 +166,8 @@ fn text(status: &Value) -> String {
 /// Sessions in the table: with some servers above they fit a screen.
 const MOST_SESSIONS: usize = 20;
 
-const SESSION_HEAD: [&str; 11] = [
-    "SESSION",
-    "PRINCIPAL",
-    "CLIENT",
-    "ERA",
-    "REVISION",
-    "TRANSPORT",
-    "PATH",
-    "AGE",
-    "IDLE",
-    "CALLS",
-    "STREAMS",
-];
+const SESSION_HEAD: &str =
+    "SESSION  PRINCIPAL  CLIENT  ERA  REVISION  TRANSPORT  PATH  AGE  IDLE  CALLS  STREAMS";
 
 fn count(of: &Value) -> usize {
     usize::try_from(of.as_u64().unwrap_or_default()).unwrap_or(usize::MAX)
@@ -190,7 +178,7 @@ fn session_rows(status: &Value) -> Option<String> {
     let sessions = &status["sessions"];
     let list = sessions["list"].as_array().filter(|list| !list.is_empty())?;
     let rows: Vec<_> = list.iter().take(MOST_SESSIONS).map(session_row).collect();
-    let text = table(&SESSION_HEAD, &rows, "");
+    let text = table(SESSION_HEAD, &rows, "");
     // What the gateway leaves out of its list is more, too.
     let all = count(&sessions["count"]) + count(&sessions["listens"]);
     let more = all.max(list.len()).saturating_sub(rows.len());

@@ -25,59 +25,48 @@ const OAUTH: Means = Ignored(
 const TLS: Means = Combined("bridge --ca-file; certificates are always verified");
 
 const ROWS: &[FlagRow] = &[
-    two("--headers", "header to send").alias("-H").needs(Url).means(Combined("bridge --header")),
+    two("--headers", "header to send").alias("-H").means_for(Url, Combined("bridge --header")),
     one("--transport", "sse or streamablehttp; sse by default")
-        .needs(Url)
-        .means(Combined("bridge --transport")),
-    one("--client-id", "OAuth client").needs(Url).means(OAUTH),
-    one("--client-secret", "its secret").needs(Url).means(OAUTH),
-    one("--token-url", "URL that issues tokens").needs(Url).means(OAUTH),
+        .means_for(Url, Combined("bridge --transport")),
+    one("--client-id", "OAuth client").means_for(Url, OAUTH),
+    one("--client-secret", "its secret").means_for(Url, OAUTH),
+    one("--token-url", "URL that issues tokens").means_for(Url, OAUTH),
     one("--username", "name to log in with")
-        .needs(Url)
-        .means(Combined("bridge --header 'Authorization: Basic …'")),
+        .means_for(Url, Combined("bridge --header 'Authorization: Basic …'")),
     one("--password", "password to log in with")
-        .needs(Url)
-        .means(Combined("bridge --header 'Authorization: Basic …'")),
-    switch("--digest", "log in with a digest").needs(Url).means(Refused(
-        "switchboard has no digest authentication, and Basic would show the password",
-    )),
+        .means_for(Url, Combined("bridge --header 'Authorization: Basic …'")),
+    switch("--digest", "log in with a digest").means_for(
+        Url,
+        Refused("switchboard has no digest authentication, and Basic would show the password"),
+    ),
     FlagRow::new("--verify-ssl", Takes::Maybe, "true, false, or a PEM file of authorities")
-        .needs(Url)
-        .means(TLS),
-    switch("--no-verify-ssl", "trust any certificate").needs(Url).means(TLS),
+        .means_for(Url, TLS),
+    switch("--no-verify-ssl", "trust any certificate").means_for(Url, TLS),
     two("--env", "variable for the command")
         .alias("-e")
-        .needs(Unnamed)
-        .means(Converted("--env", |pair| Ok(vec![pair.join("=")]))),
-    one("--cwd", "directory that the command runs in").needs(Unnamed).means(Ours("--cwd")),
+        .means_for(Unnamed, Converted("--env", |pair| Ok(vec![pair.join("=")]))),
+    one("--cwd", "directory that the command runs in").means_for(Unnamed, Ours("--cwd")),
     switch("--pass-environment", "give commands the whole environment")
-        .needs(Command)
-        .means(Words(&["--pass-environment"])),
+        .means_for(Command, Words(&["--pass-environment"])),
     one("--log-level", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
         .means(Combined("bridge --log-level")),
     switch("--debug", "the same as --log-level DEBUG, and stronger")
         .means(Combined("bridge --log-level debug")),
     two("--named-server", "command at /servers/NAME")
-        .needs(Command)
-        .means(Combined("bridge --named-server")),
+        .means_for(Command, Combined("bridge --named-server")),
     one("--named-server-config", "file with mcpServers, instead of --named-server")
-        .needs(Command)
-        .means(Ours("--named-server-config")),
+        .means_for(Command, Ours("--named-server-config")),
     one("--port", "port to listen on; a free one by default")
         .alias("--sse-port")
-        .needs(Command)
-        .means(Combined("bridge --port")),
+        .means_for(Command, Combined("bridge --port")),
     one("--host", "address to listen on; 127.0.0.1 by default")
         .alias("--sse-host")
-        .needs(Port)
-        .means(Ours("--host")),
+        .means_for(Port, Ours("--host")),
     switch("--stateless", "no sessions on Streamable HTTP")
-        .needs(Port)
-        .means(Words(&["--stateless"])),
-    any("--allow-origin", "origins of web pages that may connect").needs(Port).means(ORIGINS),
+        .means_for(Port, Words(&["--stateless"])),
+    any("--allow-origin", "origins of web pages that may connect").means_for(Port, ORIGINS),
     one("--expose-header", "header that web pages may read")
-        .needs(Port)
-        .means(Ours("--expose-header")),
+        .means_for(Port, Ours("--expose-header")),
 ];
 
 fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> CommandResult<BridgeLine> {
@@ -95,10 +84,8 @@ fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> CommandResult<BridgeLine> 
     }
     let is_named = given.says("--named-server") || given.says("--named-server-config");
     if words.is_empty() && !is_named {
-        return wrong(
-            "no server: give a command, a URL or --named-server",
-            "mcp-proxy --port 8080 -- some-server --flag",
-        );
+        let hint = "mcp-proxy --port 8080 -- some-server --flag";
+        return wrong("no server: give a command, a URL or --named-server", hint);
     }
     bridge.server =
         if words.is_empty() { BridgeServer::None } else { BridgeServer::Command(words) };
@@ -166,10 +153,8 @@ fn log_level(bridge: &mut BridgeLine, given: &ParsedLine) -> CommandResult {
             "WARNING" => "warn",
             "ERROR" | "CRITICAL" => "error",
             _ => {
-                return wrong(
-                    format!("{level:?} is no level"),
-                    "use DEBUG, INFO, WARNING, ERROR or CRITICAL",
-                );
+                let hint = "use DEBUG, INFO, WARNING, ERROR or CRITICAL";
+                return wrong(format!("{level:?} is no level"), hint);
             }
         },
     );

@@ -82,10 +82,8 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
         return wrong("the URL of the server is missing", "mcp-remote https://example.com/mcp");
     };
     if is_exposed(url) && !given.is_on("--allow-http") {
-        return wrong(
-            "http:// is only for this machine, as others could listen in",
-            "use https://, or add --allow-http on a trusted network",
-        );
+        let hint = "use https://, or add --allow-http on a trusted network";
+        return wrong("http:// is only for this machine, as others could listen in", hint);
     }
     if let Some(strategy) = given.last("--transport")
         && let Err(error) = strategy.parse::<Strategy>()
@@ -113,10 +111,8 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
         [] => {}
         [port] if port.parse::<u16>().is_ok() => bridge.notes.push(CALLBACK_PORT.to_owned()),
         [other, ..] => {
-            return wrong(
-                format!("{other:?} is neither a flag nor the port of the OAuth callback"),
-                SEE_HELP,
-            );
+            let what = format!("{other:?} is neither a flag nor the port of the OAuth callback");
+            return wrong(what, SEE_HELP);
         }
     }
     Ok(bridge)

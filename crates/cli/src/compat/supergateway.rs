@@ -35,38 +35,28 @@ const ROWS: &[FlagRow] = &[
         .means(Combined("bridge --serve, --children and --stateless")),
     one("--port", "port to listen on; 8000 by default").means(Combined("bridge --port")),
     one("--host", "address to listen on, a flag of ours; all addresses by default, as there")
-        .needs(Port)
-        .means(Combined("bridge --host")),
+        .means_for(Port, Combined("bridge --host")),
     one("--baseUrl", "what clients of HTTP+SSE see before the path to send to")
-        .needs(Port)
-        .means(Ours("--base-url")),
+        .means_for(Port, Ours("--base-url")),
     one("--ssePath", "where clients of HTTP+SSE listen; /sse by default")
-        .needs(Port)
-        .means(Ours("--sse-path")),
+        .means_for(Port, Ours("--sse-path")),
     one("--messagePath", "where they send, or open a WebSocket; /message by default")
-        .needs(Port)
-        .means(Combined("bridge --message-path, or --ws-path")),
+        .means_for(Port, Combined("bridge --message-path, or --ws-path")),
     one("--streamableHttpPath", "where Streamable HTTP is; /mcp by default")
-        .needs(Port)
-        .means(Ours("--path")),
+        .means_for(Port, Ours("--path")),
     switch("--stateful", "sessions on Streamable HTTP")
-        .needs(Port)
-        .means(Combined("bridge without --stateless")),
+        .means_for(Port, Combined("bridge without --stateless")),
     one("--sessionTimeout", "milliseconds until an unused session ends; 30 minutes by default")
-        .needs(Port)
-        .means(Converted("--session-timeout", idle)),
+        .means_for(Port, Converted("--session-timeout", idle)),
     one("--protocolVersion", "revision in which a server without sessions is greeted")
-        .needs(Port)
-        .means(Combined("bridge --stateless=DATE")),
+        .means_for(Port, Combined("bridge --stateless=DATE")),
     any("--header", "header for requests to a URL, or for our answers")
         .means(Combined("bridge --header, or --response-header")),
     one("--oauth2Bearer", "token for requests to a URL")
-        .needs(Url)
-        .means(Combined("bridge --header 'Authorization: Bearer …'")),
+        .means_for(Url, Combined("bridge --header 'Authorization: Bearer …'")),
     any("--cors", "origins of web pages to let in: all, or those listed, or /REGEX/")
-        .needs(Port)
-        .means(ORIGINS),
-    any("--healthEndpoint", "paths that answer ok").needs(Port).means(Ours("--health")),
+        .means_for(Port, ORIGINS),
+    any("--healthEndpoint", "paths that answer ok").means_for(Port, Ours("--health")),
     one("--logLevel", "debug, info or none; info by default")
         .means(Converted("--log-level", level)),
 ];
@@ -91,10 +81,8 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     let inputs = ["--stdio", "--sse", "--streamableHttp"];
     let said: Vec<_> = inputs.into_iter().filter(|flag| given.says(flag)).collect();
     let [input] = said[..] else {
-        return wrong(
-            "one of --stdio, --sse and --streamableHttp is needed, and only one",
-            "supergateway --stdio \"npx -y some-server\"",
-        );
+        let hint = "supergateway --stdio \"npx -y some-server\"";
+        return wrong("one of --stdio, --sse and --streamableHttp is needed, and only one", hint);
     };
     let source = given.last(input).unwrap_or_default();
     let mut bridge = BridgeLine::default();
@@ -152,10 +140,8 @@ fn output(bridge: &mut BridgeLine, given: &ParsedLine, transport: &str) -> Comma
             bridge.say("--stateless", version.unwrap_or(Revision::ALL[0].as_str()));
         }
         other => {
-            return wrong(
-                format!("{other:?} is no output transport"),
-                "use stdio, sse, ws or streamableHttp",
-            );
+            let hint = "use stdio, sse, ws or streamableHttp";
+            return wrong(format!("{other:?} is no output transport"), hint);
         }
     }
     Ok(())

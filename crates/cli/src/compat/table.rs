@@ -118,12 +118,13 @@ impl FlagRow {
         Self { alias: Some(alias), ..self }
     }
 
-    pub(super) const fn needs(self, needs: Needs) -> Self {
-        Self { needs, ..self }
-    }
-
     pub(super) const fn means(self, means: Means) -> Self {
         Self { means, ..self }
+    }
+
+    /// What it means where it makes sense.
+    pub(super) const fn means_for(self, needs: Needs, means: Means) -> Self {
+        Self { needs, means, ..self }
     }
 
     fn is(&self, flag: &str) -> bool {
@@ -158,31 +159,20 @@ impl ForeignTool {
 
 /// `--two-words` as `--twoWords`.
 fn camel_case(flag: &str) -> String {
-    let mut camel = String::from("--");
-    let mut upper = false;
-    for character in flag.trim_start_matches('-').chars() {
-        match character {
-            '-' => upper = true,
-            _ if upper => {
-                camel.extend(character.to_uppercase());
-                upper = false;
-            }
-            _ => camel.push(character),
-        }
-    }
-    camel
+    let mut words = flag.trim_start_matches('-').split('-');
+    let first = words.next().unwrap_or_default();
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect::<String>()
+    };
+    format!("--{first}{}", words.map(capital).collect::<String>())
 }
 
 /// `--twoWords` as `TWO_WORDS`.
 pub(super) fn screaming(flag: &str) -> String {
-    let mut name = String::new();
-    for character in flag.trim_start_matches('-').chars() {
-        if character.is_uppercase() {
-            name.push('_');
-        }
-        name.extend(character.to_uppercase());
-    }
-    name
+    let letters = flag.trim_start_matches('-').chars();
+    let part = |c: char| c.is_uppercase().then_some('_').into_iter().chain(c.to_uppercase());
+    letters.flat_map(part).collect()
 }
 
 /// How wide the column of flags is.

@@ -66,12 +66,12 @@ fn everyday_tools(touched: &Touched) -> Vec<Tool> {
                 "properties": {"message": {"type": "string", "description": "What to say"}},
                 "required": ["message"],
             }))
-            .run(async |args: Value, _| text(&args, "message")),
+            .run(async |args, _| text(&args, "message")),
         tool("everyday", "add", "Adds two numbers")
             .annotations(json!({"readOnlyHint": true}))
             .input_schema(&object(&[("a", "number"), ("b", "number")]))
             .output_schema(&object(&[("sum", "number")]))
-            .run(async |args: Value, _| {
+            .run(async |args, _| {
                 let (a, b) = (&args["a"], &args["b"]);
                 let whole = a.as_i64().zip(b.as_i64()).and_then(|(a, b)| a.checked_add(b));
                 let sum = match whole {
@@ -81,14 +81,14 @@ fn everyday_tools(touched: &Touched) -> Vec<Tool> {
                 ToolResult::text(sum.to_string()).with_structured(json!({"sum": sum}))
             }),
         tool("everyday", "time", "Tells the time here, in UTC")
-            .run(async |_: Value, _| moment::text(SystemTime::now())),
+            .run(async |_, _| moment::text(SystemTime::now())),
         tool(
             "everyday",
             "touch",
             "Changes the resource test://watched-resource; who watches it is told",
         )
         .nature(Nature { safety: "write", idempotent: false, ..NATURE })
-        .run(move |_: Value, cx: Context| {
+        .run(move |_, cx| {
             let times = touched.touch();
             cx.server().resource_updated(WATCHED);
             ready(format!("Touched {times} times"))
@@ -100,22 +100,20 @@ fn content_tools() -> Vec<Tool> {
     let content = |name, description| tool("content", name, description);
     vec![
         content("test_simple_text", "Returns a text")
-            .run(async |_: Value, _| "This is a simple text response for testing."),
+            .run(async |_, _| "This is a simple text response for testing."),
         content("test_image_content", "Returns a picture")
-            .run(async |_: Value, _| Content::image(PNG, "image/png")),
+            .run(async |_, _| Content::image(PNG, "image/png")),
         content("test_audio_content", "Returns a sound")
-            .run(async |_: Value, _| Content::audio(WAV, "audio/wav")),
-        content("test_embedded_resource", "Returns a resource in place").run(
-            async |_: Value, _| {
-                let text = "This is an embedded resource content.";
-                Content::resource(&Contents::text("test://embedded-resource", "text/plain", text))
-            },
-        ),
-        content("test_resource_link", "Returns a link to a resource").run(async |_: Value, _| {
+            .run(async |_, _| Content::audio(WAV, "audio/wav")),
+        content("test_embedded_resource", "Returns a resource in place").run(async |_, _| {
+            let text = "This is an embedded resource content.";
+            Content::resource(&Contents::text("test://embedded-resource", "text/plain", text))
+        }),
+        content("test_resource_link", "Returns a link to a resource").run(async |_, _| {
             Content::link("test://static-text", "static-text").with("mimeType", "text/plain")
         }),
         content("test_multiple_content_types", "Returns a text, a picture and a resource").run(
-            async |_: Value, _| {
+            async |_, _| {
                 let data = json!({"test": "data", "value": 123}).to_string();
                 let uri = "test://mixed-content-resource";
                 vec![
@@ -125,29 +123,25 @@ fn content_tools() -> Vec<Tool> {
                 ]
             },
         ),
-        content("test_error_handling", "Fails, always").run(async |_: Value, _| {
+        content("test_error_handling", "Fails, always").run(async |_, _| {
             ToolResult::error("This tool intentionally returns an error for testing")
         }),
-        content("test_tool_with_progress", "Reports its progress").run(
-            async |_: Value, cx: Context| {
-                cx.progress(0.0, Some(100.0), Some("Begun"));
-                pause().await;
-                cx.progress(50.0, Some(100.0), Some("Half way"));
-                pause().await;
-                cx.progress(100.0, Some(100.0), Some("Done"));
-                "Reported its progress"
-            },
-        ),
-        content("test_tool_with_logging", "Sends log records").run(
-            async |_: Value, cx: Context| {
-                cx.log(Level::Info, Some("demo"), "Tool execution started");
-                pause().await;
-                cx.log(Level::Info, Some("demo"), "Tool processing data");
-                pause().await;
-                cx.log(Level::Info, Some("demo"), "Tool execution completed");
-                "Sent three log records"
-            },
-        ),
+        content("test_tool_with_progress", "Reports its progress").run(async |_, cx| {
+            cx.progress(0.0, Some(100.0), Some("Begun"));
+            pause().await;
+            cx.progress(50.0, Some(100.0), Some("Half way"));
+            pause().await;
+            cx.progress(100.0, Some(100.0), Some("Done"));
+            "Reported its progress"
+        }),
+        content("test_tool_with_logging", "Sends log records").run(async |_, cx| {
+            cx.log(Level::Info, Some("demo"), "Tool execution started");
+            pause().await;
+            cx.log(Level::Info, Some("demo"), "Tool processing data");
+            pause().await;
+            cx.log(Level::Info, Some("demo"), "Tool execution completed");
+            "Sent three log records"
+        }),
     ]
 }
 
@@ -181,14 +175,14 @@ fn schema_tools() -> Vec<Tool> {
     vec![
         tool("schemas", "json_schema_2020_12_tool", keywords)
             .input_schema_text(KEYWORDS)
-            .run(async |args: Value, _| format!("These arguments fit: {args}")),
+            .run(async |args, _| format!("These arguments fit: {args}")),
         tool("schemas", "test_custom_header", "Takes an argument that a header repeats")
             .input_schema(&json!({
                 "type": "object",
                 "properties": {"value": {"type": "string", "x-mcp-header": "Value"}},
                 "required": ["value"],
             }))
-            .run(async |args: Value, _| format!("The value is {}", args["value"])),
+            .run(async |args, _| format!("The value is {}", args["value"])),
     ]
 }
 
@@ -215,14 +209,14 @@ fn question_tools() -> Vec<Tool> {
     let with_tools = "Asks the client's model, and gives it a tool to use";
     vec![
         tool("questions", "test_sampling", "Asks the client's model").input_schema(&prompt).run(
-            async |args: Value, cx: Context| {
+            async |args, cx| {
                 let answer = cx.sample(question(&text(&args, "prompt"))).await?;
                 let said = answer["content"]["text"].as_str().unwrap_or("nothing that is a text");
                 Ok::<_, Error>(format!("LLM response: {said}"))
             },
         ),
         tool("questions", "test_sampling_with_tools", with_tools).input_schema(&prompt).run(
-            async |args: Value, cx: Context| {
+            async |args, cx| {
                 let mut params = question(&text(&args, "prompt"));
                 let schema = object(&[("city", "string")]);
                 let about = "Tells the weather";
@@ -234,13 +228,13 @@ fn question_tools() -> Vec<Tool> {
         ),
         tool("questions", "test_elicitation", "Asks the person at the client")
             .input_schema(&object(&[("message", "string")]))
-            .run(async |args: Value, cx: Context| {
+            .run(async |args, cx| {
                 // Not required: the suites answer with members of their own.
                 let form =
                     json!({"type": "object", "properties": {"response": {"type": "string"}}});
                 ask_form(cx, &text(&args, "message"), form).await
             }),
-        tool("questions", "test_url_elicitation", page).run(async |_: Value, cx: Context| {
+        tool("questions", "test_url_elicitation", page).run(async |_, cx| {
             let page = VisitPage::new("Please read this page", "https://modelcontextprotocol.io/")?;
             Ok::<_, Error>(match cx.visit(&page).await? {
                 Elicited::Accept(_) => {
@@ -310,7 +304,7 @@ fn form_of_choices() -> Tool {
 }
 
 fn form_tool(name: &str, about: &str, message: &'static str, form: Value) -> Tool {
-    tool("questions", name, about).run(move |_: Value, cx: Context| {
+    tool("questions", name, about).run(move |_, cx| {
         let form = form.clone();
         async move { ask_form(cx, message, form).await }
     })
@@ -322,46 +316,44 @@ fn input_round_tools() -> Vec<Tool> {
     };
     let tampered = "Asks, and notices if its state was changed on the way";
     vec![
-        named("elicitation", "Asks for your name").run(async |_: Value, cx: Context| {
+        named("elicitation", "Asks for your name").run(async |_, cx| {
             let answer = ask_name(&cx, "user_name").await?;
             let name = answer["content"]["name"].as_str().unwrap_or("you").to_owned();
             Ok::<_, Error>(format!("Hello, {name}!"))
         }),
-        named("sampling", "Asks your model").run(async |_: Value, cx: Context| {
+        named("sampling", "Asks your model").run(async |_, cx| {
             sample(&cx, "capital").await.map(|answer| format!("It said {}", answer["content"]))
         }),
-        named("list_roots", "Asks where you work").run(async |_: Value, cx: Context| {
+        named("list_roots", "Asks where you work").run(async |_, cx| {
             roots(&cx).await.map(|answer| format!("You work at {}", answer["roots"]))
         }),
         named("request_state", "Asks, and has you carry its state")
-            .run(async |_: Value, cx| carry_state(cx).await),
-        named("multiple_inputs", "Asks three things at once").run(async |_: Value, cx: Context| {
+            .run(async |_, cx| carry_state(cx).await),
+        named("multiple_inputs", "Asks three things at once").run(async |_, cx| {
             let name = ask_name(&cx, "user_name");
             let (name, greeting, roots) = tokio::join!(name, sample(&cx, "greeting"), roots(&cx));
             let (name, greeting, roots) = (name?, greeting?, roots?);
             let said = format!("{} {} {}", name["content"], greeting["content"], roots["roots"]);
             Ok::<_, Error>(said)
         }),
-        named("multi_round", "Asks twice").run(async |_: Value, cx: Context| {
+        named("multi_round", "Asks twice").run(async |_, cx| {
             let name = ask_name(&cx, "step1").await?;
             let color = ask_color(&cx, "step2").await?;
             Ok::<_, Error>(format!("{} likes {}", name["content"], color["content"]))
         }),
-        named("tampered_state", tampered).run(async |_: Value, cx| carry_state(cx).await),
-        named("capabilities", "Asks only what you can answer").run(
-            async |_: Value, cx: Context| {
-                let can = cx.client_capabilities();
-                let mut said = Vec::new();
-                if can["sampling"].is_object() {
-                    said.push(sample(&cx, "capital").await?["content"].to_string());
-                }
-                if can["elicitation"].is_object() {
-                    said.push(ask_name(&cx, "user_name").await?["content"].to_string());
-                }
-                let nothing = "You cannot be asked".to_owned();
-                Ok::<_, Error>(if said.is_empty() { nothing } else { said.join(" ") })
-            },
-        ),
+        named("tampered_state", tampered).run(async |_, cx| carry_state(cx).await),
+        named("capabilities", "Asks only what you can answer").run(async |_, cx| {
+            let can = cx.client_capabilities();
+            let mut said = Vec::new();
+            if can["sampling"].is_object() {
+                said.push(sample(&cx, "capital").await?["content"].to_string());
+            }
+            if can["elicitation"].is_object() {
+                said.push(ask_name(&cx, "user_name").await?["content"].to_string());
+            }
+            let nothing = "You cannot be asked".to_owned();
+            Ok::<_, Error>(if said.is_empty() { nothing } else { said.join(" ") })
+        }),
     ]
 }
 
@@ -404,7 +396,7 @@ fn task_tools() -> Vec<Tool> {
     vec![
         tool("tasks", "greet", "Greets you; never as a task")
             .input_schema(&object(&[("name", "string")]))
-            .run(async |args: Value, _| format!("Hello, {}!", text(&args, "name"))),
+            .run(async |args, _| format!("Hello, {}!", text(&args, "name"))),
         task("slow_compute", "Computes for some seconds, as a task if you can handle that")
             .input_schema(&json!({
                 "type": "object",
@@ -413,7 +405,7 @@ fn task_tools() -> Vec<Tool> {
                     "label": {"type": "string"},
                 },
             }))
-            .run(async |args: Value, cx: Context| {
+            .run(async |args, cx| {
                 let seconds = args["seconds"].as_f64().unwrap_or(1.0).clamp(0.0, LONGEST);
                 cx.progress(0.0, Some(seconds), Some("computing"));
                 tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
@@ -423,7 +415,7 @@ fn task_tools() -> Vec<Tool> {
             }),
         tool("tasks", "failing_job", "Fails after a second; only as a task")
             .tasks(TaskSupport::Required)
-            .run(async |_: Value, _| {
+            .run(async |_, _| {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 ToolResult::error("The job failed, as it always does")
             }),
@@ -431,12 +423,12 @@ fn task_tools() -> Vec<Tool> {
             "protocol_error_job",
             "Ends with an error of the protocol; as a task if you can handle that",
         )
-        .run(async |_: Value, _| {
+        .run(async |_, _| {
             Err::<ToolResult, _>(Error::internal("The job broke, as it always does"))
         }),
         task("confirm_delete", "Asks before it deletes (nothing is deleted)")
             .input_schema(&object(&[("filename", "string")]))
-            .run(async |args: Value, cx: Context| {
+            .run(async |args, cx| {
                 let file = text(&args, "filename");
                 let question = format!("Delete {file}?");
                 let answer = elicit(&cx, "confirm", &question, ("confirm", "boolean")).await?;
@@ -444,13 +436,13 @@ fn task_tools() -> Vec<Tool> {
                 let done = if sure { "Deleted" } else { "Kept" };
                 Ok::<_, Error>(format!("{done} {file}"))
             }),
-        task("multi_input", "Asks two things at once").run(async |_: Value, cx: Context| {
+        task("multi_input", "Asks two things at once").run(async |_, cx| {
             let (name, color) = tokio::join!(ask_name(&cx, "name"), ask_color(&cx, "color"));
             Ok::<_, Error>(format!("{} likes {}", name?["content"], color?["content"]))
         }),
         tool("tasks", "test_tool_with_task", "Asks for your name first, and goes on as a task")
             .defers(TaskSupport::Optional)
-            .run(async |_: Value, cx: Context| {
+            .run(async |_, cx| {
                 let name = text(&ask_name(&cx, "user_name").await?["content"], "name");
                 cx.defer(async move |_| {
                     pause().await;
@@ -466,7 +458,7 @@ fn protocol_tools() -> Vec<Tool> {
     let reconnection = "Hangs up before it answers; the client comes back for the answer";
     vec![
         protocol("test_missing_capability", "Refuses clients that do not declare sampling").run(
-            async |_: Value, cx: Context| {
+            async |_, cx| {
                 if cx.client_capabilities()["sampling"].is_object() {
                     return Ok("You declare sampling");
                 }
@@ -474,7 +466,7 @@ fn protocol_tools() -> Vec<Tool> {
             },
         ),
         protocol("test_streaming_elicitation", "Reports its progress, then asks").run(
-            async |_: Value, cx: Context| {
+            async |_, cx| {
                 cx.progress(1.0, Some(2.0), Some("About to ask"));
                 let answer = ask_name(&cx, "user_name").await?;
                 cx.progress(2.0, Some(2.0), None);
@@ -482,7 +474,7 @@ fn protocol_tools() -> Vec<Tool> {
             },
         ),
         protocol("test_logging_tool", "Sends log records to clients that want them").run(
-            async |_: Value, cx: Context| {
+            async |_, cx| {
                 for level in [Level::Debug, Level::Info, Level::Warning, Level::Error] {
                     cx.log(level, Some("demo"), format!("A record of level {level}"));
                     pause().await;
@@ -490,7 +482,7 @@ fn protocol_tools() -> Vec<Tool> {
                 "Logged at four levels"
             },
         ),
-        protocol("test_reconnection", reconnection).run(async |_: Value, cx: Context| {
+        protocol("test_reconnection", reconnection).run(async |_, cx| {
             cx.hang_up();
             // On a pipe there is nothing to hang up; whoever stands in between
             // needs some time to do it.
@@ -498,13 +490,13 @@ fn protocol_tools() -> Vec<Tool> {
             "You came back"
         }),
         protocol("test_trigger_tool_change", "Says that the list of tools has changed").run(
-            async |_: Value, cx: Context| {
+            async |_, cx| {
                 cx.server().tools_changed();
                 "Said so"
             },
         ),
         protocol("test_trigger_prompt_change", "Says that the list of prompts has changed").run(
-            async |_: Value, cx: Context| {
+            async |_, cx| {
                 cx.server().prompts_changed();
                 "Said so"
             },

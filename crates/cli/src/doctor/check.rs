@@ -23,28 +23,23 @@ pub(super) type Check = fn(&Evidence, &mut Findings);
 /// All of them, in the order in which a person would ask.
 pub(super) const ALL: &[Check] = &[
     transport::connects,
-    transport::is_at_another_path,
-    transport::has_moved,
+    transport::is_elsewhere,
     transport::ends_early,
     transport::writes_only_messages,
-    transport::bears_the_question_for_its_era,
-    transport::ends_with_its_stdin,
+    transport::behaves_on_stdio,
     transport::takes_the_greeting,
     transport::opens_the_stream_that_was_wanted,
     transport::answers_with_json_or_a_stream,
     transport::accepts_the_end_of_the_handshake,
     transport::listens_or_says_that_it_does_not,
     transport::keeps_its_sessions_apart,
-    transport::gives_out_the_session_it_wants,
     transport::ends_sessions,
     answers_the_greeting,
     agrees_on_a_version,
     says_what_it_is,
-    says_what_a_modern_server_must,
     answers_with_the_id_it_was_asked_with,
     answers_in_jsonrpc,
-    answers_only_what_was_asked,
-    asks_only_what_it_may,
+    says_only_what_it_may,
     refuses_what_it_does_not_know,
     answers_pings,
     has_what_it_announces,
@@ -131,27 +126,24 @@ fn agrees_on_a_version(evidence: &Evidence, found: &mut Findings) {
 }
 
 fn says_what_it_is(evidence: &Evidence, found: &mut Findings) {
-    if !evidence.was_greeted() || evidence.welcome.is_null() {
+    let welcome = &evidence.welcome;
+    if !evidence.was_greeted() || welcome.is_null() {
         return;
     }
-    if !evidence.welcome["capabilities"].is_object() {
+    if !welcome["capabilities"].is_object() {
         let what = "the server names no capabilities";
         found.add(Error, "greeting.capabilities", "LIF-1", what, "say capabilities, if only {}");
     }
     let (server, rule, place) = match evidence.era {
-        Some(Era::Modern) => (&evidence.welcome["_meta"][meta::SERVER], "MOD-7", "in _meta"),
-        _ => (&evidence.welcome["serverInfo"], "LIF-1", "as serverInfo"),
+        Some(Era::Modern) => (&welcome["_meta"][meta::SERVER], "MOD-7", "in _meta"),
+        _ => (&welcome["serverInfo"], "LIF-1", "as serverInfo"),
     };
     if !server["name"].is_string() || !server["version"].is_string() {
         let what = "the server does not say its name and version";
         let remedy = format!("say {{\"name\", \"version\"}} {place}");
         found.add(Warning, "greeting.server", rule, what, remedy);
     }
-}
-
-fn says_what_a_modern_server_must(evidence: &Evidence, found: &mut Findings) {
-    let welcome = &evidence.welcome;
-    if evidence.era != Some(Era::Modern) || welcome.is_null() {
+    if evidence.era != Some(Era::Modern) {
         return;
     }
     let versions = welcome["supportedVersions"].as_array();
@@ -202,7 +194,7 @@ fn answers_in_jsonrpc(evidence: &Evidence, found: &mut Findings) {
     }
 }
 
-fn answers_only_what_was_asked(evidence: &Evidence, found: &mut Findings) {
+fn says_only_what_it_may(evidence: &Evidence, found: &mut Findings) {
     if let Some(id) = evidence.heard.unasked.first() {
         let what = format!("the server answers a request with the id {id}, which nobody made");
         found.add(
@@ -213,9 +205,6 @@ fn answers_only_what_was_asked(evidence: &Evidence, found: &mut Findings) {
             "answer each request once, and nothing else",
         );
     }
-}
-
-fn asks_only_what_it_may(evidence: &Evidence, found: &mut Findings) {
     let Some(method) = evidence.heard.asked.first() else { return };
     let (rule, what) = match evidence.era {
         Some(Era::Modern) => ("MOD-1", format!("the server sends a request ({method})")),

@@ -209,10 +209,6 @@ pub(super) fn keeps_its_sessions_apart(evidence: &Evidence, found: &mut Findings
                       after each restart of the server";
         found.add(Warning, "http.lost-session", "HTTP-22", what, remedy);
     }
-}
-
-pub(super) fn gives_out_the_session_it_wants(evidence: &Evidence, found: &mut Findings) {
-    let greeting = evidence.facts(method::INITIALIZE);
     let has_none = greeting.is_some_and(|facts| facts.session.is_none());
     let is_400 = |facts: Option<&Facts>| facts.is_some_and(|facts| facts.status == 400);
     let is_refused = evidence.trials.iter().any(|(_, outcome)| is_400(outcome.facts()))
@@ -294,14 +290,11 @@ pub(super) fn connects(evidence: &Evidence, found: &mut Findings) {
     found.add(Error, id, "", with_cause(error), remedy);
 }
 
-pub(super) fn is_at_another_path(evidence: &Evidence, found: &mut Findings) {
+pub(super) fn is_elsewhere(evidence: &Evidence, found: &mut Findings) {
     for url in &evidence.siblings {
         let what = format!("a server answers at {url}");
         found.add(Note, "http.sibling", "", what, "if that is the one you mean, use this URL");
     }
-}
-
-pub(super) fn has_moved(evidence: &Evidence, found: &mut Findings) {
     let bare = |url: &str| url.split(['?', '#']).next().unwrap_or_default().to_owned();
     if let Some(url) = &evidence.moved {
         let what = format!("the server redirects to {}", bare(url));
@@ -355,7 +348,7 @@ pub(super) fn writes_only_messages(evidence: &Evidence, found: &mut Findings) {
     found.add(Error, id, rule, what, remedy);
 }
 
-pub(super) fn bears_the_question_for_its_era(evidence: &Evidence, found: &mut Findings) {
+pub(super) fn behaves_on_stdio(evidence: &Evidence, found: &mut Findings) {
     let upset = evidence.upset_by_probe.as_ref().filter(|_| evidence.was_greeted());
     if let Some(outcome) = upset {
         let what = format!("server/discover {}", in_words(outcome));
@@ -363,9 +356,6 @@ pub(super) fn bears_the_question_for_its_era(evidence: &Evidence, found: &mut Fi
                       revisions start the server twice. --era legacy spares it the question";
         found.add(Warning, "stdio.probe", "NEG-7", what, remedy);
     }
-}
-
-pub(super) fn ends_with_its_stdin(evidence: &Evidence, found: &mut Findings) {
     if is_stdio(evidence) && evidence.outstayed {
         let what = "the server goes on after its stdin is closed, and has to be killed";
         let remedy = "end when stdin ends; otherwise clients that crash leave processes behind";
