@@ -5,15 +5,13 @@
 use std::path::PathBuf;
 
 use clap::builder::{RangedU64ValueParser, Styles};
-use clap::{Arg, Args, CommandFactory as _, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Arg, Args, CommandFactory as _, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use crate::exit::{CommandError, ExitStatus};
 
 pub(crate) use client::{ClientArgs, CommandArgs, DoctorArgs, Form, ReachArgs, RemoteArgs};
-pub(crate) use serve::{
-    BridgeArgs, DemoArgs, EraChoice, GatewayArgs, ServeArgs, ServedTransport, WebArgs,
-};
+pub(crate) use serve::{BridgeArgs, DemoArgs, GatewayArgs, ServeArgs, ServedTransport, WebArgs};
 
 mod client;
 mod serve;
@@ -138,31 +136,16 @@ pub(crate) struct LogArgs {
     /// How much to log, on stderr (default: LOG_LEVEL, else info; error for calls)
     ///
     /// RUST_LOG, if set, decides alone, module by module.
-    #[arg(long, global = true, value_enum, value_name = "LEVEL", display_order = 100)]
-    pub(crate) log_level: Option<Level>,
+    #[arg(long, global = true, value_parser = LOG_LEVELS, value_name = "LEVEL", display_order = 100)]
+    pub(crate) log_level: Option<String>,
     /// Lines for people, or JSON objects for machines
     #[arg(long, global = true, value_enum, value_name = "FORMAT", display_order = 101)]
     #[arg(default_value = "text")]
-    pub(crate) log_format: Format,
+    pub(crate) log_format: Form,
 }
 
-/// How much is logged.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Level {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-/// How a log line looks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Format {
-    Text,
-    Json,
-}
+/// How much is logged: nothing first, everything last.
+pub(crate) const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 const TOP_EXAMPLES: &str = "\
 Examples:

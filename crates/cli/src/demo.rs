@@ -11,9 +11,9 @@ use switchboard_net::server::{
     PromptArguments, PromptResult, Resource, Server, Template, Variables,
 };
 use switchboard_proto::limits::Limits;
-use switchboard_proto::revision::{Era, Revision};
+use switchboard_proto::revision::Revision;
 
-use crate::args::{DemoArgs, EraChoice};
+use crate::args::DemoArgs;
 use crate::exit::CommandResult;
 use crate::serve::Offer;
 use crate::signal::StopSignal;
@@ -72,11 +72,7 @@ fn revisions(args: &DemoArgs) -> Vec<Revision> {
     if !args.revision.is_empty() {
         return args.revision.clone();
     }
-    let wanted = |revision: &Revision| match args.era {
-        EraChoice::Both => true,
-        EraChoice::Legacy => revision.era() == Era::Legacy,
-        EraChoice::Modern => revision.era() == Era::Modern,
-    };
+    let wanted = |revision: &Revision| args.era.0.is_none_or(|era| era == revision.era());
     Revision::ALL.into_iter().filter(wanted).collect()
 }
 

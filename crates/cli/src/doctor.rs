@@ -42,7 +42,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> CommandResult<ExitStatus> {
     }
     let said = args.reach.timeout.map(Duration::from_secs);
     let patience = said.or(found.timeouts.start).unwrap_or(PATIENCE);
-    let options = VisitOptions { era: args.reach.era.era(), patience };
+    let options = VisitOptions { era: args.reach.era.0, patience };
     let visited = until(&stop, Box::pin(visit(found, options))).await;
     let report = judge(visited.ok_or_else(interrupted)?);
     if args.json {

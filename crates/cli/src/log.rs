@@ -32,14 +32,14 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::args::{Format, Level, LogArgs};
+use crate::args::{Form, LOG_LEVELS, LogArgs};
 
 /// Starts logging. `lookup` is the environment: `RUST_LOG` decides alone; else
 /// the option, else `LOG_LEVEL`, else `info`, or `error` where it is `quiet`.
 pub(crate) fn start(args: &LogArgs, quiet: bool, lookup: impl Fn(&str) -> Option<String>) -> Sink {
     let sink = Sink::new(io::stderr());
-    let usual = if quiet { Level::Error } else { Level::Info };
-    let (filter, complaint) = filter(args.log_level, usual, lookup);
+    let usual = if quiet { "error" } else { "info" };
+    let (filter, complaint) = filter(args.log_level.as_deref(), usual, lookup);
     let writer = sink.clone();
     tracing_subscriber::fmt()
         .event_format(LineFormat { format: args.log_format })
@@ -53,8 +53,8 @@ pub(crate) fn start(args: &LogArgs, quiet: bool, lookup: impl Fn(&str) -> Option
 }
 
 fn filter(
-    option: Option<Level>,
-    usual: Level,
+    option: Option<&str>,
+    usual: &str,
     lookup: impl Fn(&str) -> Option<String>,
 ) -> (EnvFilter, Option<String>) {
     let mut complaint = None;
@@ -64,23 +64,15 @@ fn filter(
             Err(error) => complaint = Some(format!("RUST_LOG is ignored: {error}")),
         }
     }
-    let level = option.or_else(|| {
-        let name = lookup("LOG_LEVEL").filter(|name| !name.trim().is_empty())?;
-        let level = <Level as clap::ValueEnum>::from_str(name.trim(), true).ok();
-        if level.is_none() {
-            // Other programs read the variable too, so a word of theirs is no reason to stop.
-            complaint = Some(format!("LOG_LEVEL is ignored: {name:?} is no level"));
-        }
-        level
-    });
-    let (ours, others) = match level.unwrap_or(usual) {
-        Level::Off => ("off", "off"),
-        Level::Error => ("error", "error"),
-        Level::Warn => ("warn", "warn"),
-        Level::Info => ("info", "warn"),
-        Level::Debug => ("debug", "warn"),
-        Level::Trace => ("trace", "warn"),
-    };
+    let variable = lookup("LOG_LEVEL").filter(|name| option.is_none() && !name.trim().is_empty());
+    let known = |name: &str| LOG_LEVELS.into_iter().find(|it| it.eq_ignore_ascii_case(name.trim()));
+    let said = variable.as_deref().and_then(known);
+    if let (Some(name), None) = (&variable, said) {
+        // Other programs read the variable too, so a word of theirs is no reason to stop.
+        complaint = Some(format!("LOG_LEVEL is ignored: {name:?} is no level"));
+    }
+    let ours = option.or(said).unwrap_or(usual);
+    let others = if ["off", "error"].contains(&ours) { ours } else { "warn" };
     // Ours also match by prefix: `switchboard` stands for `switchboard_net`.
     let directives = format!("{others},switchboard={ours},child={ours}");
     (EnvFilter::new(directives), complaint)
@@ -88,7 +80,7 @@ fn filter(
 
 /// Writes an event as one line.
 struct LineFormat {
-    format: Format,
+    format: Form,
 }
 
 impl<S, N> FormatEvent<S, N> for LineFormat
@@ -111,7 +103,7 @@ where
             component.as_deref().unwrap_or_else(|| target.rsplit("::").next().unwrap_or(target));
         let (time, level) = (moment::text(SystemTime::now()), event.metadata().level());
         match self.format {
-            Format::Text => {
+            Form::Text => {
                 write!(out, "[{time}] [{level}] [{}] {}", tame(component), tame(&said.message))?;
                 for (name, value) in &said.fields {
                     let text = value.as_str().map_or_else(|| value.to_string(), tame);
@@ -119,7 +111,7 @@ where
                     write!(out, " {name}={text}")?;
                 }
             }
-            Format::Json => {
+            Form::Json => {
                 let fields: serde_json::Map<_, _> =
                     said.fields.into_iter().map(|(name, value)| (name.into(), value)).collect();
                 let line = serde_json::json!({
@@ -333,14 +325,14 @@ mod tests {
                 let found = vars.iter().find(|(key, _)| *key == name);
                 found.map(|(_, value)| (*value).to_owned())
             };
-            let (filter, complaint) = filter(option, Level::Info, lookup);
+            let (filter, complaint) = filter(option, "info", lookup);
             (filter.to_string().contains("switchboard=debug"), complaint.is_some())
         };
         assert_eq!(with(None, &[]), (false, false));
         assert_eq!(with(None, &[("LOG_LEVEL", "DEBUG")]), (true, false));
-        assert_eq!(with(Some(Level::Debug), &[("LOG_LEVEL", "error")]), (true, false));
-        assert_eq!(with(Some(Level::Debug), &[("RUST_LOG", "info")]), (false, false));
-        assert_eq!(with(Some(Level::Debug), &[("RUST_LOG", "=,=")]), (true, true));
+        assert_eq!(with(Some("debug"), &[("LOG_LEVEL", "error")]), (true, false));
+        assert_eq!(with(Some("debug"), &[("RUST_LOG", "info")]), (false, false));
+        assert_eq!(with(Some("debug"), &[("RUST_LOG", "=,=")]), (true, true));
         assert_eq!(with(None, &[("LOG_LEVEL", "verbose")]), (false, true));
     }
 

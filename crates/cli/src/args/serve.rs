@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use switchboard_net::bridge::Children;
 use switchboard_proto::revision::{Era, Revision};
 
+use super::client::{EraChoice, era_choice};
 use super::{CommandArgs, RemoteArgs, up_to};
 
 /// Options for serving over HTTP.
@@ -357,21 +358,14 @@ pub(crate) struct DemoArgs {
     #[arg(long)]
     pub(crate) http: bool,
     /// Speak only the revisions with a handshake (legacy), or without (modern)
-    #[arg(long, value_enum, value_name = "ERA", default_value = "both")]
+    #[arg(long, value_name = "ERA", default_value = "both")]
+    #[arg(value_parser = era_choice(["legacy", "modern", "both"]))]
     pub(crate) era: EraChoice,
     /// Speak only this revision, such as 2025-06-18 (repeatable)
     #[arg(long, value_name = "DATE", value_parser = revision, conflicts_with = "era")]
     pub(crate) revision: Vec<Revision>,
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
-}
-
-/// Which eras the built-in server speaks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum EraChoice {
-    Legacy,
-    Modern,
-    Both,
 }
 
 fn revision(name: &str) -> Result<Revision, String> {

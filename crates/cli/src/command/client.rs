@@ -98,7 +98,7 @@ fn options(args: &ReachArgs, timeouts: Timeouts) -> ClientOptions {
     ClientOptions {
         name: "switchboard-cli".to_owned(),
         timeout: said.or(timeouts.call).unwrap_or(options.timeout),
-        era: args.era.era(),
+        era: args.era.0,
         ..options
     }
 }
