@@ -202,6 +202,9 @@ pub(crate) struct Around {
     pub(crate) bounds: GatewayBounds,
 }
 
+/// The component `web` in log lines.
+const WEB: &str = "switchboard::serve::web";
+
 /// A port that is ours, and what is served there.
 pub(crate) struct Web {
     pub(crate) sites: Sites,
@@ -301,6 +304,7 @@ impl Web {
         let is_open = by_keys.unwrap_or(template.gate.is_none());
         if !address.ip().is_loopback() && is_open {
             tracing::warn!(
+                target: WEB,
                 "{address} can be reached from other machines, and there is no authentication"
             );
         }
@@ -459,8 +463,8 @@ fn announce(address: SocketAddr, sites: &Sites) {
         let told = writeln!(stdout, "{first}").and_then(|()| stdout.flush());
         if let Err(error) = told {
             // The server is of use all the same.
-            tracing::debug!(%error, "nobody reads stdout");
+            tracing::debug!(target: WEB, %error, "nobody reads stdout");
         }
-        tracing::info!("serving {}", urls.join(" and "));
+        tracing::info!(target: WEB, "serving {}", urls.join(" and "));
     }
 }

@@ -409,7 +409,8 @@ pub(super) async fn listen(request: ClientRequest) -> CommandResult {
     request.no_arguments()?;
     let client = request.connect().await?;
     let mut listening = client.listen(filter).await.map_err(failed)?;
-    tracing::info!("listening for {}", listening.honoured());
+    let honoured = listening.honoured();
+    tracing::info!(target: "switchboard::command::client::requests", "listening for {honoured}");
     while let Some(note) = listening.next().await {
         let line = json!({"method": note.method, "params": note.params});
         request.form.show_line(&line, |line| {

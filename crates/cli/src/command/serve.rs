@@ -359,6 +359,9 @@ fn pages(fleet: &Arc<Fleet>, loaded: Arc<Mutex<Loaded>>) -> Vec<(String, SitePag
     ]
 }
 
+/// The component `reload` in log lines.
+const RELOAD: &str = "switchboard::command::serve::reload";
+
 /// Has the gateway do what the files say.
 struct Follow {
     args: GatewayArgs,
@@ -392,7 +395,8 @@ impl Follow {
         if !args.config.is_empty() {
             stop.reload_on_hangup(watch.reload())?;
             if let Err(error) = watch.listen() {
-                tracing::warn!("{}; send SIGHUP after a change", CommandError::of(&error).line());
+                let line = CommandError::of(&error).line();
+                tracing::warn!(target: RELOAD, "{line}; send SIGHUP after a change");
             }
         }
         let loaded = Loaded { at: SystemTime::now(), problems: reading.errors().count() };
@@ -423,11 +427,11 @@ impl Follow {
     /// Follows what was read; the number of mistakes because of which it is not followed.
     fn apply(&self, mut reading: Reading, sites: Option<&mut ServedSites>) -> usize {
         for error in &reading.unread {
-            tracing::error!("{}", error.line());
+            tracing::error!(target: RELOAD, "{}", error.line());
         }
         tell(&reading.problems);
         if !reading.is_sound() {
-            tracing::error!("the configuration has mistakes; what was in force stays in force");
+            tracing::error!(target: RELOAD, "{MISTAKES}; what was in force stays in force");
             return reading.unread.len() + reading.errors().count();
         }
         // The servers of before may still speak.
@@ -441,19 +445,19 @@ impl Follow {
                     let plan = self.gateway.plan();
                     if let Err(failure) = sites.adjust(&serve_args(&self.args, &plan), &plan) {
                         // A plan with such a mistake is not followed.
-                        tracing::error!("{}", failure.line());
+                        tracing::error!(target: RELOAD, "{}", failure.line());
                     }
                     sites.follow(&self.gateway);
                     sites.end_listens(&changes);
                 }
                 tell_changes(&changes);
                 if !was_open && self.gateway.plan().access.is_open() {
-                    tracing::warn!("no key is needed any more: any client may connect");
+                    tracing::warn!(target: RELOAD, "no key is needed any more: any client may connect");
                 }
                 0
             }
             Err(failure) => {
-                tracing::error!("{}; what was in force stays in force", failure.line());
+                tracing::error!(target: RELOAD, "{}; what was in force stays in force", failure.line());
                 1
             }
         }
@@ -462,9 +466,11 @@ impl Follow {
 
 fn tell_changes(changes: &PlanChanges) {
     let PlanChanges { added, removed, changed, adjusted, .. } = changes;
-    tracing::info!(?added, ?removed, restarted = ?changed, ?adjusted, "configuration is in force");
+    let what = "configuration is in force";
+    tracing::info!(target: RELOAD, ?added, ?removed, restarted = ?changed, ?adjusted, "{what}");
     if changes.listen {
         tracing::warn!(
+            target: RELOAD,
             "host, port, allowUnauthenticated, maxConnections and maxHeaderBytes hold from the next start on"
         );
     }

@@ -23,8 +23,8 @@ pub(crate) struct Evidence {
     pub(crate) requests: Vec<RecordedRequest>,
     pub(crate) lists: Vec<ListReading>,
     pub(crate) trials: Vec<(Trial, RequestResult)>,
-    /// Why the visit ended before it began.
-    pub(crate) unreached: Option<Unreached>,
+    /// Why the visit ended before it began: a command that did not start, or no connection.
+    pub(crate) unreached: Option<RequestResult>,
     pub(crate) heard: Heard,
     /// A child that was silent or died when it was asked for its era.
     pub(crate) upset_by_probe: Option<RequestResult>,
@@ -53,15 +53,6 @@ impl VisitedTransport {
             Self::Sse => "HTTP+SSE",
         }
     }
-}
-
-/// Why the server could not be reached.
-#[derive(Debug)]
-pub(crate) enum Unreached {
-    /// The command did not start.
-    Spawn { text: String },
-    /// No connection.
-    Fetch(FetchError),
 }
 
 /// A request and what came of it.

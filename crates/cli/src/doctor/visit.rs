@@ -18,7 +18,7 @@ use switchboard_proto::revision::{Era, Revision};
 use tokio::net::{TcpStream, lookup_host};
 
 use super::evidence::{
-    Evidence, Heard, ListEnd, ListReading, RequestResult, Trial, Unreached, VisitedTransport,
+    Evidence, Heard, ListEnd, ListReading, RequestResult, Trial, VisitedTransport,
 };
 use super::wire::{ChildPipe, DoctorConnection, Endpoint, HttpEndpoint, STREAM, SseEndpoint};
 use super::with_cause;
@@ -233,7 +233,7 @@ fn start(command: &Command, evidence: &mut Evidence) -> Option<DoctorConnection>
     match ChildPipe::start(command, &environment()) {
         Ok(pipe) => Some(DoctorConnection::Child(Box::new(pipe))),
         Err(error) => {
-            evidence.unreached = Some(Unreached::Spawn { text: with_cause(&error) });
+            evidence.unreached = Some(RequestResult::Gone { text: with_cause(&error) });
             None
         }
     }
@@ -364,7 +364,7 @@ async fn reach(endpoint: &Endpoint, evidence: &mut Evidence) -> bool {
     }
     let dialling = Instant::now();
     if let Err(error) = fetch.dial(url).await {
-        evidence.unreached = Some(Unreached::Fetch(error));
+        evidence.unreached = Some(RequestResult::Lost(error));
         return false;
     }
     if let Some(proxy) = proxy {

@@ -6,7 +6,7 @@ use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
 use crate::doctor::Severity::{Error, Note, Warning};
-use crate::doctor::evidence::{Evidence, Facts, RequestResult, Trial, Unreached, VisitedTransport};
+use crate::doctor::evidence::{Evidence, Facts, RequestResult, Trial, VisitedTransport};
 use crate::doctor::{Findings, in_words, with_cause};
 
 /// How the first words were received, if they got us nowhere.
@@ -243,20 +243,17 @@ pub(super) fn ends_sessions(evidence: &Evidence, found: &mut Findings) {
 }
 
 pub(super) fn connects(evidence: &Evidence, found: &mut Findings) {
-    let mut outcomes = evidence.requests.iter().map(|asked| &asked.outcome);
-    let error = match &evidence.unreached {
-        Some(Unreached::Spawn { text }) => {
-            let what = format!("the command does not start: {text}");
-            let remedy = "run it by itself in a terminal; what works there has to be written here";
-            return found.add(Error, "command.start", "", what, remedy);
-        }
-        Some(Unreached::Fetch(error)) => Some(error),
-        None => outcomes.find_map(|outcome| match outcome {
-            RequestResult::Lost(error) => Some(error),
-            _ => None,
-        }),
-    };
-    let Some(error) = error else { return };
+    if let Some(RequestResult::Gone { text }) = &evidence.unreached {
+        let what = format!("the command does not start: {text}");
+        let remedy = "run it by itself in a terminal; what works there has to be written here";
+        found.add(Error, "command.start", "", what, remedy);
+    }
+    let asked = evidence.requests.iter().map(|asked| &asked.outcome);
+    let lost = evidence.unreached.iter().chain(asked).find_map(|outcome| match outcome {
+        RequestResult::Lost(error) => Some(error),
+        _ => None,
+    });
+    let Some(error) = lost else { return };
     let (id, remedy) = match error {
         FetchError::Unresolved { .. } => (
             "connect.dns",
