@@ -4,16 +4,14 @@
 
 use std::path::PathBuf;
 
-use clap::builder::Styles;
-use clap::{Arg, Args, CommandFactory as _, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::builder::{RangedU64ValueParser, Styles};
+use clap::{Arg, Args, CommandFactory as _, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use crate::exit::{CommandError, ExitStatus};
 
 pub(crate) use client::{ClientArgs, CommandArgs, DoctorArgs, Form, ReachArgs, RemoteArgs};
-pub(crate) use serve::{
-    BridgeArgs, DemoArgs, EraChoice, GatewayArgs, ServeArgs, Transport, WebArgs,
-};
+pub(crate) use serve::{BridgeArgs, DemoArgs, GatewayArgs, ServeArgs, ServedTransport, WebArgs};
 
 mod client;
 mod serve;
@@ -82,22 +80,9 @@ impl Command {
     }
 }
 
-/// The commands that call a server. They have the statuses of the Inspector,
-/// and its line of JSON for scripts; the others those of clap.
-const CLIENT: [&str; 12] = [
-    "tools",
-    "call",
-    "prompts",
-    "prompt",
-    "resources",
-    "read",
-    "complete",
-    "discover",
-    "doctor",
-    "listen",
-    "ping",
-    "status",
-];
+/// The commands that do not call a server have the statuses of clap. The others have those of
+/// the Inspector, and its line of JSON for scripts.
+const NO_CLIENTS: [&str; 7] = ["serve", "bridge", "demo", "import", "config", "key", "completion"];
 
 /// What is told of arguments that clap did not take, if a script may be reading:
 /// `words` are what the user said. None if clap's own words will do.
@@ -105,7 +90,7 @@ pub(crate) fn failure_of(answer: &clap::Error, words: &[String]) -> Option<Comma
     let command = Cli::command();
     let mut words = words.iter().skip(1);
     let called = words.find(|word| command.find_subcommand(word).is_some())?;
-    if !answer.use_stderr() || !CLIENT.contains(&called.as_str()) {
+    if !answer.use_stderr() || NO_CLIENTS.contains(&called.as_str()) {
         return None;
     }
     let text = answer.render().to_string();
@@ -139,6 +124,11 @@ pub(crate) fn is_global(flag: &str) -> bool {
         || cli.get_arguments().any(|arg| arg.get_long() == Some(name))
 }
 
+/// A number, of seconds for example, from 1 on.
+fn up_to(most: u64) -> RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..=most)
+}
+
 /// Where log lines go is not a choice: stderr, for stdout carries messages.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Logging")]
@@ -146,31 +136,16 @@ pub(crate) struct LogArgs {
     /// How much to log, on stderr (default: LOG_LEVEL, else info; error for calls)
     ///
     /// RUST_LOG, if set, decides alone, module by module.
-    #[arg(long, global = true, value_enum, value_name = "LEVEL", display_order = 100)]
-    pub(crate) log_level: Option<Level>,
+    #[arg(long, global = true, value_parser = LOG_LEVELS, value_name = "LEVEL", display_order = 100)]
+    pub(crate) log_level: Option<String>,
     /// Lines for people, or JSON objects for machines
     #[arg(long, global = true, value_enum, value_name = "FORMAT", display_order = 101)]
     #[arg(default_value = "text")]
-    pub(crate) log_format: Format,
+    pub(crate) log_format: Form,
 }
 
-/// How much is logged.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Level {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-/// How a log line looks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Format {
-    Text,
-    Json,
-}
+/// How much is logged: nothing first, everything last.
+pub(crate) const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 const TOP_EXAMPLES: &str = "\
 Examples:
@@ -348,7 +323,7 @@ pub(crate) struct StatusArgs {
     pub(crate) json: bool,
     /// Go on showing it, every so many seconds; with --json a line each time
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(value_parser = up_to(86_400))]
     pub(crate) watch: Option<u64>,
 }
 

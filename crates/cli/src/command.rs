@@ -11,7 +11,7 @@ use switchboard_gateway::plan::{Plan, Reading};
 use switchboard_gateway::policy::KeyHash;
 
 use crate::args::{Cli, Command, CompletionArgs, ConfigArgs, ConfigCommand, KeyArgs, KeyCommand};
-use crate::exit::{CommandError, ExitStatus};
+use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
 use crate::output::{counted, write_line};
 use crate::target::surroundings;
 
@@ -22,7 +22,7 @@ mod serve;
 mod status;
 
 /// Does what the user asked for, until it is over.
-pub(crate) async fn run(command: Command) -> Result<ExitStatus, CommandError> {
+pub(crate) async fn run(command: Command) -> CommandResult<ExitStatus> {
     match command {
         Command::Doctor(args) => return Box::pin(crate::doctor::run(&args)).await,
         Command::Config(args) => return run_config(&args),
@@ -58,7 +58,7 @@ pub(crate) fn print_completion(args: &CompletionArgs) {
 }
 
 /// Does what was asked.
-pub(crate) fn run_config(args: &ConfigArgs) -> Result<ExitStatus, CommandError> {
+pub(crate) fn run_config(args: &ConfigArgs) -> CommandResult<ExitStatus> {
     match &args.command {
         ConfigCommand::Check { files } => check_files(files),
         ConfigCommand::Schema => {
@@ -69,7 +69,7 @@ pub(crate) fn run_config(args: &ConfigArgs) -> Result<ExitStatus, CommandError> 
 }
 
 /// All that is wrong, a line each, or that nothing is.
-fn check_files(files: &[PathBuf]) -> Result<ExitStatus, CommandError> {
+fn check_files(files: &[PathBuf]) -> CommandResult<ExitStatus> {
     let reading = Reading::read(files, &surroundings()?);
     for line in reading.lines() {
         write_line(&line);
@@ -98,7 +98,7 @@ const KEY_PREFIX: &str = "sb_";
 const MAX_KEY: u64 = 4096;
 
 /// Does what was asked.
-pub(crate) fn run_key(args: &KeyArgs) -> Result<(), CommandError> {
+pub(crate) fn run_key(args: &KeyArgs) -> CommandResult {
     match args.command {
         KeyCommand::New => {
             let key = new_key()?;
@@ -107,12 +107,10 @@ pub(crate) fn run_key(args: &KeyArgs) -> Result<(), CommandError> {
         }
         KeyCommand::Hash => {
             let mut key = String::new();
-            let read = std::io::stdin().lock().take(MAX_KEY).read_to_string(&mut key);
-            read.map_err(|error| CommandError::of(&error))?;
+            std::io::stdin().lock().take(MAX_KEY).read_to_string(&mut key)?;
             let key = key.trim();
             if key.is_empty() {
-                return Err(CommandError::new("there is no key on stdin")
-                    .hint("make one with: switchboard key new"));
+                return wrong("there is no key on stdin", "make one with: switchboard key new");
             }
             write_line(&KeyHash::compute(key.as_bytes()).to_string());
         }
@@ -121,7 +119,7 @@ pub(crate) fn run_key(args: &KeyArgs) -> Result<(), CommandError> {
 }
 
 /// 256 bits of the system's randomness.
-fn new_key() -> Result<String, CommandError> {
+fn new_key() -> CommandResult<String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| CommandError::new(error.to_string()))?;
     Ok(format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))

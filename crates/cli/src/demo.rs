@@ -4,33 +4,22 @@
 use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use switchboard_net::server::{
-    BuildError, Builder, CompletionRequest, CompletionSubject, Content, Contents, Context, Nature,
-    Prompt, PromptArguments, PromptResult, Resource, Server, Template, Tool, ToolDraft, Variables,
+    BuildError, Builder, CompletionRequest, CompletionSubject, Content, Contents, Prompt,
+    PromptArguments, PromptResult, Resource, Server, Template, Variables,
 };
 use switchboard_proto::limits::Limits;
-use switchboard_proto::revision::{Era, Revision};
+use switchboard_proto::revision::Revision;
 
-use crate::args::{DemoArgs, EraChoice};
-use crate::exit::CommandError;
+use crate::args::DemoArgs;
+use crate::exit::CommandResult;
 use crate::serve::Offer;
-use crate::signal::Stop;
-use questions::elicit;
+use crate::signal::StopSignal;
+use tools::elicit;
 
-mod questions;
 mod tools;
-
-/// What most tools are: they look and tell.
-const NATURE: Nature = Nature {
-    layer: "demo",
-    category: "everyday",
-    safety: "read",
-    idempotent: true,
-    supports_dry_run: false,
-};
 
 /// The server, speaking only these revisions.
 fn server(revisions: &[Revision]) -> Result<Arc<Server>, BuildError> {
@@ -42,15 +31,7 @@ fn server(revisions: &[Revision]) -> Result<Arc<Server>, BuildError> {
         )
         .only(revisions);
     let touched = Touched::default();
-    let tools = tools::everyday_tools(&touched)
-        .into_iter()
-        .chain(tools::content_tools())
-        .chain(tools::schema_tools())
-        .chain(questions::question_tools())
-        .chain(questions::input_round_tools())
-        .chain(questions::task_tools())
-        .chain(tools::protocol_tools());
-    let builder = tools.fold(builder, Builder::tool);
+    let builder = tools::tools(&touched).fold(builder, Builder::tool);
     let builder = prompts().into_iter().fold(builder, Builder::prompt);
     resources(&touched)
         .into_iter()
@@ -62,10 +43,6 @@ fn server(revisions: &[Revision]) -> Result<Arc<Server>, BuildError> {
         .build()
 }
 
-fn tool(category: &'static str, name: impl Into<String>) -> ToolDraft<Value> {
-    Tool::new(name).nature(Nature { category, ..NATURE })
-}
-
 /// A picture of one red dot.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0\x90wS\xde\
     \0\0\0\x0cIDATx\xdac\xf8\xcf\xc0\0\0\x03\x01\x01\0\xf7\x03AC\0\0\0\0IEND\xaeB`\x82";
@@ -74,20 +51,10 @@ const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0
 const WAV: &[u8] = b"RIFF,\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0@\x1f\0\0@\x1f\0\0\x01\0\x08\0\
     data\x08\0\0\0\x80\x80\x80\x80\x80\x80\x80\x80";
 
-/// An argument that the schema says is a string.
-fn text(arguments: &Value, name: &str) -> String {
-    arguments[name].as_str().unwrap_or_default().to_owned()
-}
-
-/// Takes a moment, so that one can watch.
-async fn moment() {
-    tokio::time::sleep(Duration::from_millis(50)).await;
-}
-
 /// Serves until a signal, or until the client on our stdio is gone.
-pub(crate) async fn run(args: &DemoArgs) -> Result<(), CommandError> {
-    let server = server(&revisions(args)).map_err(|flaw| CommandError::of(&flaw))?;
-    let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
+pub(crate) async fn run(args: &DemoArgs) -> CommandResult {
+    let server = server(&revisions(args))?;
+    let stop = StopSignal::on_signals()?;
     let limits = Arc::new(Limits::default());
     let offer = Offer { backend: Arc::clone(&server) as _, shared: false, limits };
     let port = args.serve.port.or(args.http.then_some(0));
@@ -105,11 +72,7 @@ fn revisions(args: &DemoArgs) -> Vec<Revision> {
     if !args.revision.is_empty() {
         return args.revision.clone();
     }
-    let wanted = |revision: &Revision| match args.era {
-        EraChoice::Both => true,
-        EraChoice::Legacy => revision.era() == Era::Legacy,
-        EraChoice::Modern => revision.era() == Era::Modern,
-    };
+    let wanted = |revision: &Revision| args.era.0.is_none_or(|era| era == revision.era());
     Revision::ALL.into_iter().filter(wanted).collect()
 }
 
@@ -161,64 +124,45 @@ fn template() -> Template {
 
 fn prompts() -> Vec<Prompt> {
     vec![
-        simple_prompt(),
-        prompt_with_arguments(),
-        prompt_with_resource(),
-        prompt_with_image(),
-        prompt_that_asks(),
+        Prompt::new("test_simple_prompt")
+            .description("A prompt without arguments")
+            .run(async |_, _| Ok(PromptResult::new().user("This is a simple prompt for testing."))),
+        Prompt::new("test_prompt_with_arguments")
+            .description("A prompt with arguments, which can be completed")
+            .argument("arg1", "The first", true)
+            .argument("arg2", "The second", true)
+            .run(async |args: PromptArguments, _| {
+                let (arg1, arg2) = (&args["arg1"], &args["arg2"]);
+                let text = format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'");
+                Ok(PromptResult::new().user(text))
+            }),
+        Prompt::new("test_prompt_with_embedded_resource")
+            .description("A prompt with a resource in it")
+            .argument("resourceUri", "The URI of the resource", true)
+            .run(async |args: PromptArguments, _| {
+                let text = "Embedded resource content for testing.";
+                let contents = Contents::text(&args["resourceUri"], "text/plain", text);
+                Ok(PromptResult::new()
+                    .user(Content::resource(&contents))
+                    .user("Please process the embedded resource above."))
+            }),
+        Prompt::new("test_prompt_with_image").description("A prompt with a picture in it").run(
+            async |_, _| {
+                Ok(PromptResult::new()
+                    .user(Content::image(PNG, "image/png"))
+                    .user("Please analyze the image above."))
+            },
+        ),
+        Prompt::new("test_input_required_result_prompt")
+            .description("A prompt that asks before it is filled in")
+            .run(async |_, cx| {
+                let question = "What should the prompt be about?";
+                let answer = elicit(&cx, "user_context", question, ("context", "string")).await?;
+                let context =
+                    answer["content"]["context"].as_str().unwrap_or("anything").to_owned();
+                Ok(PromptResult::new().user(format!("Tell me about {context}.")))
+            }),
     ]
-}
-
-fn simple_prompt() -> Prompt {
-    Prompt::new("test_simple_prompt")
-        .description("A prompt without arguments")
-        .run(async |_, _| Ok(PromptResult::new().user("This is a simple prompt for testing.")))
-}
-
-fn prompt_with_arguments() -> Prompt {
-    Prompt::new("test_prompt_with_arguments")
-        .description("A prompt with arguments, which can be completed")
-        .argument("arg1", "The first", true)
-        .argument("arg2", "The second", true)
-        .run(async |args: PromptArguments, _| {
-            let text =
-                format!("Prompt with arguments: arg1='{}', arg2='{}'", args["arg1"], args["arg2"]);
-            Ok(PromptResult::new().user(text))
-        })
-}
-
-fn prompt_with_resource() -> Prompt {
-    Prompt::new("test_prompt_with_embedded_resource")
-        .description("A prompt with a resource in it")
-        .argument("resourceUri", "The URI of the resource", true)
-        .run(async |args: PromptArguments, _| {
-            let text = "Embedded resource content for testing.";
-            let contents = Contents::text(&args["resourceUri"], "text/plain", text);
-            Ok(PromptResult::new()
-                .user(Content::resource(&contents))
-                .user("Please process the embedded resource above."))
-        })
-}
-
-fn prompt_with_image() -> Prompt {
-    Prompt::new("test_prompt_with_image").description("A prompt with a picture in it").run(
-        async |_, _| {
-            Ok(PromptResult::new()
-                .user(Content::image(PNG, "image/png"))
-                .user("Please analyze the image above."))
-        },
-    )
-}
-
-fn prompt_that_asks() -> Prompt {
-    Prompt::new("test_input_required_result_prompt")
-        .description("A prompt that asks before it is filled in")
-        .run(async |_, cx: Context| {
-            let question = "What should the prompt be about?";
-            let answer = elicit(&cx, "user_context", question, ("context", "string")).await?;
-            let context = answer["content"]["context"].as_str().unwrap_or("anything").to_owned();
-            Ok(PromptResult::new().user(format!("Tell me about {context}.")))
-        })
 }
 
 /// Words that begin with what was typed.

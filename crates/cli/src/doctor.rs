@@ -19,10 +19,10 @@ use switchboard_proto::revision::Era;
 
 use crate::args::DoctorArgs;
 use crate::command::client::{find, interrupted, other, until, usage};
-use crate::exit::{CommandError, ExitStatus};
-use crate::output::{plain, table, write_line};
-use crate::signal::Stop;
-use evidence::{Evidence, ExchangeResult};
+use crate::exit::{CommandError, CommandResult, ExitStatus};
+use crate::output::{counted, plain, table, write_line};
+use crate::signal::StopSignal;
+use evidence::{Evidence, ListReading, RequestResult, VisitedTransport};
 use visit::{VisitOptions, visit};
 
 mod check;
@@ -34,15 +34,15 @@ mod wire;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Visits the server and reports.
-pub(crate) async fn run(args: &DoctorArgs) -> Result<ExitStatus, CommandError> {
-    let stop = Stop::on_signals().map_err(|error| other(&CommandError::of(&error).to_string()))?;
+pub(crate) async fn run(args: &DoctorArgs) -> CommandResult<ExitStatus> {
+    let stop = StopSignal::on_signals().map_err(other)?;
     let (found, rest) = find(&args.reach, &args.operands).map_err(usage)?;
     if let Some(more) = rest.first() {
         return Err(usage(CommandError::new(format!("{more:?} is one too many"))));
     }
     let said = args.reach.timeout.map(Duration::from_secs);
     let patience = said.or(found.timeouts.start).unwrap_or(PATIENCE);
-    let options = VisitOptions { era: args.reach.era.era(), patience };
+    let options = VisitOptions { era: args.reach.era.0, patience };
     let visited = until(&stop, Box::pin(visit(found, options))).await;
     let report = judge(visited.ok_or_else(interrupted)?);
     if args.json {
@@ -55,15 +55,19 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<ExitStatus, CommandError> {
 
 /// Says what is wrong with a server that was visited.
 fn judge(evidence: Evidence) -> Report {
-    let mut findings: Vec<_> = check::ALL.iter().flat_map(|check| check(&evidence)).collect();
+    let mut findings = Findings::default();
+    for check in check::ALL {
+        check(&evidence, &mut findings);
+    }
+    let has_error = findings.list.iter().any(|finding| finding.severity == Severity::Error);
     // A visit without a conversation is no sign of health, whatever the reason.
-    if !evidence.was_greeted() && findings.iter().all(|finding| !finding.is_error()) {
+    if !evidence.was_greeted() && !has_error {
         let what = "no conversation came about, and it cannot be said why";
         let remedy = "look at what is said with --log-level trace";
-        findings.push(Finding::error("greeting.none", what).rule("LIF-1").remedy(remedy));
+        findings.add(Severity::Error, "greeting.none", "LIF-1", what, remedy);
     }
-    findings.sort_by_key(|finding| finding.severity);
-    Report { evidence, findings }
+    findings.list.sort_by_key(|finding| finding.severity);
+    Report { evidence, findings: findings.list }
 }
 
 /// How bad it is.
@@ -93,44 +97,31 @@ pub(crate) struct Finding {
     pub(crate) severity: Severity,
     /// A name for scripts.
     pub(crate) id: &'static str,
-    /// The rule of the protocol, by its number in docs/wire-rules.txt.
-    pub(crate) rule: Option<&'static str>,
+    /// The rule of the protocol, by its number in docs/wire-rules.txt; empty if it breaks none.
+    pub(crate) rule: &'static str,
     /// The fact.
     pub(crate) what: String,
     /// What to do.
     pub(crate) remedy: String,
 }
 
-impl Finding {
-    pub(crate) fn error(id: &'static str, what: impl Into<String>) -> Self {
-        let (what, remedy) = (what.into(), String::new());
-        Self { severity: Severity::Error, id, rule: None, what, remedy }
-    }
+/// What the checks found.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) list: Vec<Finding>,
+}
 
-    pub(crate) fn warning(id: &'static str, what: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(id, what) }
-    }
-
-    pub(crate) fn note(id: &'static str, what: impl Into<String>) -> Self {
-        Self { severity: Severity::Note, ..Self::error(id, what) }
-    }
-
-    pub(crate) fn is_error(&self) -> bool {
-        self.severity == Severity::Error
-    }
-
-    /// Names the rule that it breaks.
-    #[must_use]
-    pub(crate) fn rule(mut self, rule: &'static str) -> Self {
-        self.rule = Some(rule);
-        self
-    }
-
-    /// Says what to do.
-    #[must_use]
-    pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = remedy.into();
-        self
+impl Findings {
+    /// Adds what was found: its name, the rule that it breaks, the fact, and what to do.
+    pub(crate) fn add(
+        &mut self,
+        severity: Severity,
+        id: &'static str,
+        rule: &'static str,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.list.push(Finding { severity, id, rule, what: what.into(), remedy: remedy.into() });
     }
 }
 
@@ -156,12 +147,12 @@ impl Report {
         let evidence = &self.evidence;
         let millis = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
         let steps = evidence.steps.iter();
-        let steps = steps.map(|step| json!({"name": step.name, "millis": millis(step.took)}));
+        let steps = steps.map(|(name, took)| json!({"name": name, "millis": millis(*took)}));
         let findings = self.findings.iter().map(|finding| {
             json!({
                 "severity": finding.severity.name(),
                 "id": finding.id,
-                "rule": finding.rule,
+                "rule": (!finding.rule.is_empty()).then_some(finding.rule),
                 "what": finding.what,
                 "remedy": finding.remedy,
             })
@@ -171,7 +162,7 @@ impl Report {
         json!({
             "target": evidence.target,
             "healthy": self.is_healthy(),
-            "transport": evidence.transport.map(evidence::Transport::name),
+            "transport": evidence.transport.map(VisitedTransport::name),
             "era": evidence.era.map(era_name),
             "protocolVersion": evidence.revision,
             "supportedVersions": evidence.welcome.get("supportedVersions"),
@@ -192,30 +183,27 @@ impl Report {
     pub(crate) fn text(&self) -> String {
         let mut text = self.head();
         let rows = self.evidence.steps.iter();
-        let rows: Vec<_> = rows.map(|step| vec![step.name.clone(), shown(step.took)]).collect();
+        let rows: Vec<_> = rows.map(|(name, took)| vec![name.clone(), shown(*took)]).collect();
         if !rows.is_empty() {
             text.push('\n');
-            text.push_str(&table(&["STEP", "TIME"], &rows, ""));
+            text.push_str(&table("STEP  TIME", &rows, ""));
             text.push('\n');
         }
         if !self.findings.is_empty() {
             text.push('\n');
         }
         for finding in &self.findings {
-            let rule = finding.rule.map(|rule| format!(" [{rule}]")).unwrap_or_default();
-            let what = plain(&finding.what);
+            let Finding { severity, rule, what, remedy, .. } = finding;
+            let rule = if rule.is_empty() { String::new() } else { format!(" [{rule}]") };
             // Writing to a string does not fail.
-            _ = writeln!(text, "{}: {what}{rule}", finding.severity.name());
-            if !finding.remedy.is_empty() {
-                _ = writeln!(text, "  {}", plain(&finding.remedy));
-            }
+            _ = writeln!(text, "{}: {}{rule}", severity.name(), plain(what));
+            _ = writeln!(text, "  {}", plain(remedy));
         }
         let counts = [Severity::Error, Severity::Warning, Severity::Note]
             .map(|severity| (self.count(severity), severity.name()));
         let counts = counts.iter().filter(|(count, _)| *count > 0);
-        let counts = counts
-            .map(|(count, name)| format!("{count} {name}{}", if *count == 1 { "" } else { "s" }));
-        let counts = counts.collect::<Vec<_>>().join(", ");
+        let counts: Vec<_> = counts.map(|(count, name)| counted(*count, name)).collect();
+        let counts = counts.join(", ");
         let verdict = match (self.is_healthy(), self.findings.is_empty()) {
             (true, true) => "healthy".to_owned(),
             (true, false) => format!("healthy, with {counts}"),
@@ -246,7 +234,7 @@ impl Report {
             let names: Vec<_> = capabilities.keys().map(String::as_str).collect();
             lines.push(("can do", names.join(", ")));
         }
-        let has = |list: &&evidence::List| list.pages.iter().any(|p| p.result().is_some());
+        let has = |list: &&ListReading| list.pages.iter().any(|p| p.result().is_some());
         let counts = evidence.lists.iter().filter(has).map(|list| {
             let words = if list.member == "resourceTemplates" { "templates" } else { list.member };
             match list.items().count() {
@@ -279,19 +267,25 @@ fn shown(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
+/// An error and why it came about.
+pub(crate) fn with_cause(error: &dyn std::error::Error) -> String {
+    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    format!("{error}{cause}")
+}
+
 /// What a request came to, in half a sentence.
-pub(crate) fn in_words(outcome: &ExchangeResult) -> String {
+pub(crate) fn in_words(outcome: &RequestResult) -> String {
     match outcome {
-        ExchangeResult::Answer { message, .. } => match message.get("error") {
+        RequestResult::Answer { message, .. } => match message.get("error") {
             Some(error) => {
                 let text = error["message"].as_str().unwrap_or("without a message");
                 format!("was answered with error {}: {text}", error["code"])
             }
             None => "was answered".to_owned(),
         },
-        ExchangeResult::Http(facts) => format!("was answered with HTTP {}", facts.status),
-        ExchangeResult::Silence => "was not answered in time".to_owned(),
-        ExchangeResult::Gone { text } => format!("ended the server: {text}"),
-        ExchangeResult::Lost(error) => format!("got no answer: {error}"),
+        RequestResult::Http(facts) => format!("was answered with HTTP {}", facts.status),
+        RequestResult::Silence => "was not answered in time".to_owned(),
+        RequestResult::Gone { text } => format!("ended the server: {text}"),
+        RequestResult::Lost(error) => format!("got no answer: {error}"),
     }
 }

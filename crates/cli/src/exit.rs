@@ -13,32 +13,24 @@ use crate::output::plain;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ExitStatus {
     /// Done, or asked to stop.
-    Success,
+    Success = 0,
     /// It could not start.
-    Failure,
+    Failure = 1,
     /// The arguments make no sense; clap uses the same number.
-    Usage,
+    Usage = 2,
     /// The server does not let us in.
-    Auth,
+    Auth = 3,
     /// The server cannot be reached.
-    Unreachable,
+    Unreachable = 4,
     /// The tool says that it failed.
-    Tool,
+    Tool = 5,
     /// A signal came first.
-    Interrupted,
+    Interrupted = 130,
 }
 
 impl From<ExitStatus> for ExitCode {
     fn from(status: ExitStatus) -> Self {
-        match status {
-            ExitStatus::Success => Self::SUCCESS,
-            ExitStatus::Failure => Self::FAILURE,
-            ExitStatus::Usage => Self::from(2),
-            ExitStatus::Auth => Self::from(3),
-            ExitStatus::Unreachable => Self::from(4),
-            ExitStatus::Tool => Self::from(5),
-            ExitStatus::Interrupted => Self::from(130),
-        }
+        Self::from(status as u8)
     }
 }
 
@@ -127,6 +119,20 @@ impl fmt::Display for CommandError {
         }
         out.write_str(&self.sentences())
     }
+}
+
+/// What a command comes to.
+pub(crate) type CommandResult<T = ()> = Result<T, CommandError>;
+
+impl<E: Error + 'static> From<E> for CommandError {
+    fn from(error: E) -> Self {
+        Self::of(&error)
+    }
+}
+
+/// A failure with something to try.
+pub(crate) fn wrong<T>(error: impl Into<String>, hint: impl Into<String>) -> CommandResult<T> {
+    Err(CommandError::new(error).hint(hint))
 }
 
 /// Servers and their texts may be in it, so nothing in it drives the terminal.

@@ -12,52 +12,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use switchboard_proto::header::is_ours;
 
-use crate::exit::CommandError;
-
-/// Why a header is not sent.
-#[non_exhaustive]
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub(crate) enum HeaderError {
-    /// What stands before the colon is no name of a header.
-    #[error("{name:?} is no name of a header")]
-    BadName { name: String },
-    /// Line breaks and other control characters, mostly out of a variable.
-    #[error("the value of header {name} contains characters that no header may contain")]
-    BadValue { name: HeaderName },
-    /// It is not said where the name ends. The text may be a secret.
-    #[error("a header has no colon between its name and its value")]
-    NoColon,
-    /// A `${` that no `}` ends, or nothing between the two.
-    #[error("the value of header {name} contains a ${{…}} that names no variable")]
-    NoVariable { name: HeaderName },
-    /// Set by us, from the conversation itself.
-    #[error("header {name} is set by switchboard")]
-    Ours { name: HeaderName },
-    /// The environment lacks a variable, and there is no default.
-    #[error("header {name} needs the environment variable {variable}, which is not set")]
-    Unset { name: HeaderName, variable: String },
-}
-
-impl HeaderError {
-    /// What to do about it.
-    pub(crate) fn hint(&self) -> String {
-        match self {
-            Self::BadName { .. } | Self::NoColon => {
-                "write --header \"Name: value\", for example --header \"X-Api-Key: ${KEY}\"".into()
-            }
-            Self::BadValue { .. } => {
-                "look for a line break in the value or in a variable it names".into()
-            }
-            Self::NoVariable { .. } => {
-                "write ${VAR}, ${VAR:-default} or ${env:VAR}; in a shell, quote it with '…'".into()
-            }
-            Self::Ours { name } => format!("leave {name} out; it follows from the conversation"),
-            Self::Unset { variable, .. } => {
-                format!("export {variable}=…, or give a default: ${{{variable}:-value}}")
-            }
-        }
-    }
-}
+use crate::exit::{CommandError, CommandResult, wrong};
 
 /// The base headers, then the given ones in their order; later ones replace
 /// earlier ones of the same name.
@@ -65,7 +20,7 @@ pub(crate) fn merge(
     base: HeaderMap,
     given: &[String],
     lookup: impl Fn(&str) -> Option<String>,
-) -> Result<HeaderMap, HeaderError> {
+) -> CommandResult<HeaderMap> {
     let mut headers = base;
     headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
     for text in given {
@@ -76,7 +31,7 @@ pub(crate) fn merge(
 }
 
 /// The headers in a file: one a line, `#` begins a comment.
-pub(crate) fn lines_of(file: &Path) -> Result<Vec<String>, CommandError> {
+pub(crate) fn lines_of(file: &Path) -> CommandResult<Vec<String>> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         CommandError::new(format!("cannot read the headers in {}: {error}", file.display()))
             .hint("--header-file wants a file with a \"Name: value\" a line")
@@ -89,18 +44,15 @@ pub(crate) fn lines_of(file: &Path) -> Result<Vec<String>, CommandError> {
 pub(crate) fn for_answers(
     given: &[String],
     lookup: impl Fn(&str) -> Option<String>,
-) -> Result<HeaderMap, HeaderError> {
+) -> CommandResult<HeaderMap> {
     given.iter().map(|text| parse(text, &lookup)).collect()
 }
 
 /// `text` with its variables replaced.
-pub(crate) fn filled(
-    text: &str,
-    lookup: impl Fn(&str) -> Option<String>,
-) -> Result<String, CommandError> {
+pub(crate) fn filled(text: &str, lookup: impl Fn(&str) -> Option<String>) -> CommandResult<String> {
     expand(text, lookup).map_err(|problem| match problem {
-        Problem::NoVariable => CommandError::new("a ${…} names no variable"),
-        Problem::Unset(name) => {
+        ExpandError::NoVariable => CommandError::new("a ${…} names no variable"),
+        ExpandError::Unset(name) => {
             CommandError::new(format!("the environment variable {name} is not set"))
                 .hint(format!("export {name}=…"))
         }
@@ -110,20 +62,41 @@ pub(crate) fn filled(
 fn parse(
     text: &str,
     lookup: impl Fn(&str) -> Option<String>,
-) -> Result<(HeaderName, HeaderValue), HeaderError> {
-    let (name, value) = text.split_once(':').ok_or(HeaderError::NoColon)?;
-    let name = name.trim();
-    let name: HeaderName =
-        name.parse().map_err(|_| HeaderError::BadName { name: name.to_owned() })?;
+) -> CommandResult<(HeaderName, HeaderValue)> {
+    let form = "write --header \"Name: value\", for example --header \"X-Api-Key: ${KEY}\"";
+    // The text may be a secret.
+    let Some((name, value)) = text.split_once(':') else {
+        return wrong("a header has no colon between its name and its value", form);
+    };
+    let Ok(name) = name.trim().parse::<HeaderName>() else {
+        return wrong(format!("{:?} is no name of a header", name.trim()), form);
+    };
     if (is_ours(&name) && name != AUTHORIZATION) || is_framing(&name) {
-        return Err(HeaderError::Ours { name });
+        let hint = format!("leave {name} out; it follows from the conversation");
+        return wrong(format!("header {name} is set by switchboard"), hint);
     }
-    let value = expand(value, lookup).map_err(|problem| match problem {
-        Problem::NoVariable => HeaderError::NoVariable { name: name.clone() },
-        Problem::Unset(variable) => HeaderError::Unset { name: name.clone(), variable },
-    })?;
+    let value = match expand(value, lookup) {
+        Ok(value) => value,
+        Err(ExpandError::NoVariable) => {
+            let what =
+                format!("the value of header {name} contains a ${{…}} that names no variable");
+            let hint = "write ${VAR}, ${VAR:-default} or ${env:VAR}; in a shell, quote it with '…'";
+            return wrong(what, hint);
+        }
+        Err(ExpandError::Unset(variable)) => {
+            return wrong(
+                format!(
+                    "header {name} needs the environment variable {variable}, which is not set"
+                ),
+                format!("export {variable}=…, or give a default: ${{{variable}:-value}}"),
+            );
+        }
+    };
     let Ok(mut value) = HeaderValue::from_str(value.trim()) else {
-        return Err(HeaderError::BadValue { name });
+        let what =
+            format!("the value of header {name} contains characters that no header may contain");
+        let hint = "look for a line break in the value or in a variable it names";
+        return wrong(what, hint);
     };
     // Any of them may be a token, so none is shown in debug output.
     value.set_sensitive(true);
@@ -135,30 +108,31 @@ fn is_framing(name: &HeaderName) -> bool {
     [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
 }
 
-enum Problem {
+/// Why a text has no value.
+enum ExpandError {
     NoVariable,
     Unset(String),
 }
 
 /// Replaces variables once; what they contain is not looked at again.
-fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, Problem> {
+fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, ExpandError> {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
-        let (inner, after) = after.split_once('}').ok_or(Problem::NoVariable)?;
+        let (inner, after) = after.split_once('}').ok_or(ExpandError::NoVariable)?;
         let inner = inner.strip_prefix("env:").unwrap_or(inner);
         let (name, default) = match inner.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (inner, None),
         };
         if name.is_empty() || name.contains(|c: char| c != '_' && !c.is_ascii_alphanumeric()) {
-            return Err(Problem::NoVariable);
+            return Err(ExpandError::NoVariable);
         }
         // As in a shell, `:-` also stands in for an empty variable.
         let value = lookup(name).filter(|value| default.is_none() || !value.is_empty());
         let value = value.or_else(|| default.map(ToOwned::to_owned));
         expanded.push_str(before);
-        expanded.push_str(&value.ok_or_else(|| Problem::Unset(name.to_owned()))?);
+        expanded.push_str(&value.ok_or_else(|| ExpandError::Unset(name.to_owned()))?);
         rest = after;
     }
     expanded.push_str(rest);

@@ -7,36 +7,42 @@
 //! The component is the server that an event is about, if it names one, else the
 //! last part of its target. What a peer or a child made us log cannot forge a
 //! line or a field: control characters are escaped, and values with spaces quoted.
+//!
+//! Some clients start us with a pipe as stderr and never read it. Once the pipe
+//! is full, a plain write would stop every conversation for good. So stderr is behind a
+//! bounded queue and a thread of its own: a full queue drops lines, and says how many once
+//! there is room again.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use switchboard_gateway::plan::Secret;
+use switchboard_proto::moment;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::args::{Format, Level, LogArgs};
-
-pub(crate) use sink::Sink;
-
-mod sink;
+use crate::args::{Form, LOG_LEVELS, LogArgs};
 
 /// Starts logging. `lookup` is the environment: `RUST_LOG` decides alone; else
 /// the option, else `LOG_LEVEL`, else `info`, or `error` where it is `quiet`.
 pub(crate) fn start(args: &LogArgs, quiet: bool, lookup: impl Fn(&str) -> Option<String>) -> Sink {
-    let sink = Sink::stderr();
-    let usual = if quiet { Level::Error } else { Level::Info };
-    let (filter, complaint) = filter(args.log_level, usual, lookup);
+    let sink = Sink::new(io::stderr());
+    let usual = if quiet { "error" } else { "info" };
+    let (filter, complaint) = filter(args.log_level.as_deref(), usual, lookup);
     let writer = sink.clone();
     tracing_subscriber::fmt()
-        .event_format(Line { format: args.log_format })
+        .event_format(LineFormat { format: args.log_format })
         .with_env_filter(filter)
         .with_writer(move || writer.clone())
         .init();
@@ -47,8 +53,8 @@ pub(crate) fn start(args: &LogArgs, quiet: bool, lookup: impl Fn(&str) -> Option
 }
 
 fn filter(
-    option: Option<Level>,
-    usual: Level,
+    option: Option<&str>,
+    usual: &str,
     lookup: impl Fn(&str) -> Option<String>,
 ) -> (EnvFilter, Option<String>) {
     let mut complaint = None;
@@ -58,34 +64,26 @@ fn filter(
             Err(error) => complaint = Some(format!("RUST_LOG is ignored: {error}")),
         }
     }
-    let level = option.or_else(|| {
-        let name = lookup("LOG_LEVEL").filter(|name| !name.trim().is_empty())?;
-        let level = <Level as clap::ValueEnum>::from_str(name.trim(), true).ok();
-        if level.is_none() {
-            // Other programs read the variable too, so a word of theirs is no reason to stop.
-            complaint = Some(format!("LOG_LEVEL is ignored: {name:?} is no level"));
-        }
-        level
-    });
-    let (ours, others) = match level.unwrap_or(usual) {
-        Level::Off => ("off", "off"),
-        Level::Error => ("error", "error"),
-        Level::Warn => ("warn", "warn"),
-        Level::Info => ("info", "warn"),
-        Level::Debug => ("debug", "warn"),
-        Level::Trace => ("trace", "warn"),
-    };
+    let variable = lookup("LOG_LEVEL").filter(|name| option.is_none() && !name.trim().is_empty());
+    let known = |name: &str| LOG_LEVELS.into_iter().find(|it| it.eq_ignore_ascii_case(name.trim()));
+    let said = variable.as_deref().and_then(known);
+    if let (Some(name), None) = (&variable, said) {
+        // Other programs read the variable too, so a word of theirs is no reason to stop.
+        complaint = Some(format!("LOG_LEVEL is ignored: {name:?} is no level"));
+    }
+    let ours = option.or(said).unwrap_or(usual);
+    let others = if ["off", "error"].contains(&ours) { ours } else { "warn" };
     // Ours also match by prefix: `switchboard` stands for `switchboard_net`.
     let directives = format!("{others},switchboard={ours},child={ours}");
     (EnvFilter::new(directives), complaint)
 }
 
 /// Writes an event as one line.
-struct Line {
-    format: Format,
+struct LineFormat {
+    format: Form,
 }
 
-impl<S, N> FormatEvent<S, N> for Line
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -96,16 +94,16 @@ where
         mut out: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut said = HeaderParams::default();
+        let mut said = EventFields::default();
         event.record(&mut said);
         said.veil();
         let target = event.metadata().target();
         let component = said.server.take();
         let component =
             component.as_deref().unwrap_or_else(|| target.rsplit("::").next().unwrap_or(target));
-        let (time, level) = (timestamp()?, event.metadata().level());
+        let (time, level) = (moment::text(SystemTime::now()), event.metadata().level());
         match self.format {
-            Format::Text => {
+            Form::Text => {
                 write!(out, "[{time}] [{level}] [{}] {}", tame(component), tame(&said.message))?;
                 for (name, value) in &said.fields {
                     let text = value.as_str().map_or_else(|| value.to_string(), tame);
@@ -113,7 +111,7 @@ where
                     write!(out, " {name}={text}")?;
                 }
             }
-            Format::Json => {
+            Form::Json => {
                 let fields: serde_json::Map<_, _> =
                     said.fields.into_iter().map(|(name, value)| (name.into(), value)).collect();
                 let line = serde_json::json!({
@@ -130,44 +128,9 @@ where
     }
 }
 
-/// Now, to the millisecond.
-pub(crate) fn timestamp() -> Result<String, fmt::Error> {
-    let mut time = String::new();
-    SystemTime.format_time(&mut Writer::new(&mut time))?;
-    time.truncate("2026-01-15T10:30:00.123".len());
-    time.push('Z');
-    Ok(time)
-}
-
-/// Any time since 1970, to the millisecond.
-pub(crate) fn timestamp_of(time: std::time::SystemTime) -> String {
-    let since = time.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let (seconds, millis) = (since.as_secs(), since.subsec_millis());
-    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let mut year = 1970;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{year}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z", days + 1)
-}
-
 /// What an event contains: numbers as such, all else as text.
 #[derive(Default)]
-struct HeaderParams {
+struct EventFields {
     message: String,
     server: Option<String>,
     fields: Vec<(&'static str, Value)>,
@@ -175,7 +138,7 @@ struct HeaderParams {
     quoted: Vec<&'static str>,
 }
 
-impl HeaderParams {
+impl EventFields {
     /// Leaves out what is secret.
     fn veil(&mut self) {
         let Some(secrets) = hidden() else { return };
@@ -196,7 +159,7 @@ impl HeaderParams {
     }
 }
 
-impl Visit for HeaderParams {
+impl Visit for EventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.take(field, format!("{value:?}"));
     }
@@ -276,8 +239,82 @@ fn veiled<'t>(text: &'t str, secrets: &[Secret]) -> Cow<'t, str> {
     text
 }
 
+/// Where log lines are handed in. Clones share the queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Sink {
+    queue: SyncSender<SinkJob>,
+    dropped: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+enum SinkJob {
+    Write(Vec<u8>),
+    /// Answer when everything before it is written.
+    Flush(SyncSender<()>),
+}
+
+impl Sink {
+    fn new(out: impl Write + Send + 'static) -> Self {
+        let (queue, jobs) = sync_channel(QUEUE);
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&dropped);
+        let writing = move || write_all(out, &jobs, &counted);
+        // Without the thread the queue has no reader and lines are dropped: the
+        // program itself is worth more than its log.
+        _ = thread::Builder::new().name("log".to_owned()).spawn(writing);
+        Self { queue, dropped }
+    }
+
+    /// Waits until everything is written, but not for a reader that does not read.
+    pub(crate) fn flush_lines(&self) {
+        let (done, written) = sync_channel(1);
+        if self.queue.try_send(SinkJob::Flush(done)).is_ok() {
+            _ = written.recv_timeout(LAST_LINES);
+        }
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.queue.try_send(SinkJob::Write(line.to_vec())).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write_all(mut out: impl Write, jobs: &Receiver<SinkJob>, dropped: &AtomicUsize) {
+    for job in jobs {
+        let written = match job {
+            SinkJob::Write(line) => out.write_all(&line),
+            SinkJob::Flush(done) => {
+                // The waiting thread may have timed out.
+                _ = done.try_send(());
+                Ok(())
+            }
+        };
+        let lost = dropped.swap(0, Ordering::Relaxed);
+        if written.is_ok() && lost > 0 {
+            // If this fails, so does the next line.
+            _ = writeln!(out, "({lost} log lines dropped: stderr is read too slowly)");
+        }
+    }
+}
+
+/// Lines that may wait; the longest are those of a child, a few KiB each.
+const QUEUE: usize = 1024;
+/// How long the end of the program may wait for its last lines.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
     use super::*;
 
     #[test]
@@ -288,30 +325,22 @@ mod tests {
                 let found = vars.iter().find(|(key, _)| *key == name);
                 found.map(|(_, value)| (*value).to_owned())
             };
-            let (filter, complaint) = filter(option, Level::Info, lookup);
+            let (filter, complaint) = filter(option, "info", lookup);
             (filter.to_string().contains("switchboard=debug"), complaint.is_some())
         };
         assert_eq!(with(None, &[]), (false, false));
         assert_eq!(with(None, &[("LOG_LEVEL", "DEBUG")]), (true, false));
-        assert_eq!(with(Some(Level::Debug), &[("LOG_LEVEL", "error")]), (true, false));
-        assert_eq!(with(Some(Level::Debug), &[("RUST_LOG", "info")]), (false, false));
-        assert_eq!(with(Some(Level::Debug), &[("RUST_LOG", "=,=")]), (true, true));
+        assert_eq!(with(Some("debug"), &[("LOG_LEVEL", "error")]), (true, false));
+        assert_eq!(with(Some("debug"), &[("RUST_LOG", "info")]), (false, false));
+        assert_eq!(with(Some("debug"), &[("RUST_LOG", "=,=")]), (true, true));
         assert_eq!(with(None, &[("LOG_LEVEL", "verbose")]), (false, true));
-    }
-
-    #[test]
-    fn a_timestamp_has_milliseconds_and_a_zone() {
-        let time = timestamp().unwrap();
-        let shape: String =
-            time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
-        assert_eq!(shape, "0000-00-00T00:00:00.000Z");
     }
 
     #[test]
     fn any_time_has_a_date() {
         let at = |seconds, millis: u32| {
-            let since = std::time::Duration::new(seconds, millis * 1_000_000);
-            timestamp_of(std::time::SystemTime::UNIX_EPOCH + since)
+            let since = Duration::new(seconds, millis * 1_000_000);
+            moment::text(SystemTime::UNIX_EPOCH + since)
         };
         assert_eq!(at(0, 0), "1970-01-01T00:00:00.000Z");
         assert_eq!(at(951_782_399, 999), "2000-02-28T23:59:59.999Z");
@@ -334,5 +363,60 @@ mod tests {
         let secrets = [secret("LONG", "s3cret-s3cret"), secret("SHORT", "s3cret")];
         assert_eq!(veiled("as3cret s3cret-s3cret.", &secrets), "a${SHORT} ${LONG}.");
         assert!(matches!(veiled("plain", &secrets), Cow::Borrowed("plain")));
+    }
+
+    /// Blocks in its first write until it is let go.
+    struct Stuck {
+        entered: std::sync::mpsc::Sender<()>,
+        let_go: Receiver<()>,
+        seen: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            _ = self.entered.send(());
+            _ = self.let_go.recv();
+            self.seen.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_stops_costs_lines_but_never_blocks() {
+        let (entered, has_entered) = channel();
+        let (release, let_go) = channel();
+        let seen = Arc::default();
+        let mut sink = Sink::new(Stuck { entered, let_go, seen: Arc::clone(&seen) });
+        sink.write_all(b"first\n").unwrap();
+        has_entered.recv().unwrap();
+        for _ in 0..QUEUE + 7 {
+            sink.write_all(b"more\n").unwrap();
+        }
+        drop(release);
+        // The queue is full when the flush is asked for, so ask until there is room.
+        let written = || String::from_utf8(seen.lock().unwrap().clone()).unwrap();
+        while written().lines().filter(|line| *line == "more").count() < QUEUE {
+            thread::yield_now();
+        }
+        sink.flush_lines();
+        assert!(written().starts_with("first\n(7 log lines dropped"), "{:.80}", written());
+    }
+
+    #[test]
+    fn a_flush_waits_for_all_that_came_before() {
+        let seen = Arc::default();
+        let (entered, _has_entered) = channel();
+        let (release, let_go) = channel();
+        drop(release);
+        let mut sink = Sink::new(Stuck { entered, let_go, seen: Arc::clone(&seen) });
+        for _ in 0..100 {
+            sink.write_all(b"x").unwrap();
+        }
+        sink.flush_lines();
+        assert_eq!(seen.lock().unwrap().len(), 100);
     }
 }

@@ -7,8 +7,8 @@ use clap::Parser as _;
 use switchboard_net::stdio::child::Command;
 
 use args::Cli;
-use compat::Line;
-use exit::{CommandError, ExitStatus};
+use compat::CommandLine;
+use exit::{CommandResult, ExitStatus};
 
 mod args;
 mod command;
@@ -41,17 +41,17 @@ fn main() -> ExitCode {
     let mut notes = Vec::new();
     let words = match said.map(|words| compat::understand(words, &|name| std::env::var(name).ok()))
     {
-        Some(Line::Ours(words)) => Some(args::with_dashes(words, can_run)),
-        Some(Line::Theirs { words, notes: told }) => {
+        Some(CommandLine::Ours(words)) => Some(args::with_dashes(words, can_run)),
+        Some(CommandLine::Theirs { words, notes: told }) => {
             notes = told;
             Some(words)
         }
-        Some(Line::Answer(text)) => {
+        Some(CommandLine::Answer(text)) => {
             _ = std::io::stdout().write_all(text.as_bytes());
             return ExitStatus::Success.into();
         }
-        Some(Line::Wrong(complaint)) => {
-            CommandError::new(complaint.what).hint(complaint.hint).report();
+        Some(CommandLine::Wrong(failure)) => {
+            failure.report();
             return ExitStatus::Usage.into();
         }
         None => None,
@@ -93,9 +93,8 @@ fn not_parsed(answer: &clap::Error, words: &[String]) -> ExitCode {
     }
 }
 
-fn run(command: args::Command) -> Result<ExitStatus, CommandError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CommandError::of(&error))?;
+fn run(command: args::Command) -> CommandResult<ExitStatus> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(command::run(command));
     // A thread may still be reading stdin, and nothing would wake it.
     runtime.shutdown_background();

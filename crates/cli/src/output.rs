@@ -13,27 +13,21 @@ use crate::args::Form;
 /// Widest cell of a table; the rest is cut.
 const CELL: usize = 80;
 
-/// Where results go.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Output {
-    pub(crate) form: Form,
-}
-
-impl Output {
+impl Form {
     /// A result: the whole of it, or what `text` makes of it.
     pub(crate) fn show(self, result: &Value, text: impl FnOnce(&Value) -> String) {
-        let shown = match self.form {
-            Form::Json => serde_json::to_string_pretty(result).unwrap_or_default(),
-            Form::Text => text(result),
+        let shown = match self {
+            Self::Json => serde_json::to_string_pretty(result).unwrap_or_default(),
+            Self::Text => text(result),
         };
         write_line(&shown);
     }
 
     /// One of many: a line each.
     pub(crate) fn show_line(self, value: &Value, text: impl FnOnce(&Value) -> String) {
-        match self.form {
-            Form::Json => write_line(&value.to_string()),
-            Form::Text => write_line(&text(value)),
+        match self {
+            Self::Json => write_line(&value.to_string()),
+            Self::Text => write_line(&text(value)),
         }
     }
 }
@@ -73,12 +67,13 @@ pub(crate) fn cell(value: &Value) -> String {
     line.chars().take(CELL - 1).chain(['…']).collect()
 }
 
-/// Columns as wide as they need to be; nothing for no rows but `none`.
-pub(crate) fn table(head: &[&str], rows: &[Vec<String>], none: &str) -> String {
+/// Columns as wide as they need to be; nothing for no rows but `none`. In `head` the names
+/// of the columns have two spaces between them, as in the table.
+pub(crate) fn table(head: &str, rows: &[Vec<String>], none: &str) -> String {
     if rows.is_empty() {
         return none.to_owned();
     }
-    let head: Vec<String> = head.iter().map(ToString::to_string).collect();
+    let head: Vec<String> = head.split("  ").map(ToOwned::to_owned).collect();
     let all = || std::iter::once(&head).chain(rows);
     let widths: Vec<usize> = (0..head.len())
         .map(|at| all().map(|row| row[at].chars().count()).max().unwrap_or_default())
@@ -161,8 +156,8 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [vec!["a".to_owned(), "x".to_owned()], vec!["long".to_owned(), String::new()]];
-        assert_eq!(table(&["N", "D"], &rows, "none"), "N     D\na     x\nlong");
-        assert_eq!(table(&["N"], &[], "none"), "none");
+        assert_eq!(table("N  D", &rows, "none"), "N     D\na     x\nlong");
+        assert_eq!(table("N", &[], "none"), "none");
     }
 
     #[test]

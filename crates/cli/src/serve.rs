@@ -1,28 +1,45 @@
-//! Serves on stdio or HTTP, within the limit on open files. A process that is a link of a
-//! loop of gateways and bridges refuses everything instead.
+//! Serves on stdio or HTTP, within the limit on open files: one server or several, each on
+//! paths of its own. A process that is a link of a loop of gateways and bridges refuses
+//! everything instead.
 
+use std::fs;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fs, io};
 
+use http::HeaderName;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::json;
+use switchboard_gateway::authenticator::{Authenticator, Entrance, Hearing};
+use switchboard_gateway::gateway::Place;
+use switchboard_gateway::plan::GatewayBounds;
+use switchboard_net::access::ApiKey;
+use switchboard_net::access::{Guard, Regex};
 use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::Call;
 use switchboard_net::connection::ClientConnection;
+use switchboard_net::connection::unread::Unread;
+use switchboard_net::http::body::BodyBudget;
+use switchboard_net::http::listen::{self, ListenOptions};
+use switchboard_net::http::site::SiteRules;
+use switchboard_net::http::site::{Site, SiteOptions};
+use switchboard_net::http::site::{SitePage, Sites};
 use switchboard_net::upstream::{Ancestry, VARIABLE};
 use switchboard_net::{platform, stdio};
 use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
+use switchboard_proto::moment;
 use switchboard_proto::refusal::Refusal;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
-use crate::args::{ServeArgs, WebArgs};
-use crate::exit::CommandError;
-use crate::signal::Stop;
-
-pub(crate) mod web;
+use crate::args::{ServeArgs, ServedTransport, WebArgs};
+use crate::exit::{CommandError, CommandResult};
+use crate::header;
+use crate::signal::StopSignal;
 
 /// What is served.
 pub(crate) struct Offer {
@@ -38,26 +55,18 @@ impl Offer {
         self,
         args: &ServeArgs,
         port: Option<u16>,
-        stop: Stop,
-    ) -> Result<(), CommandError> {
-        match port {
-            Some(port) => self.serve_http(port, args, stop).await,
-            None => self.serve_stdio(Duration::from_secs(args.grace), stop).await,
+        stop: StopSignal,
+    ) -> CommandResult {
+        if let Some(port) = port {
+            return serve(vec![(Place::All, self)], port, args, &WebArgs::default(), stop).await;
         }
-    }
-
-    async fn serve_stdio(self, grace: Duration, stop: Stop) -> Result<(), CommandError> {
         let Self { backend, shared, limits } = self;
-        let served = stdio::serve_within(grace, backend, shared, limits, stop.asked());
-        served.await.map_err(|error| CommandError::of(&error))
-    }
-
-    async fn serve_http(self, port: u16, args: &ServeArgs, stop: Stop) -> Result<(), CommandError> {
-        web::serve(vec![(web::Place::Root, self)], port, args, &WebArgs::default(), stop).await
+        let grace = Duration::from_secs(args.grace);
+        Ok(stdio::serve_within(grace, backend, shared, limits, stop.asked()).await?)
     }
 }
 
-async fn bind(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), CommandError> {
+async fn bind(host: &str, port: u16) -> CommandResult<(TcpListener, SocketAddr)> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let listener = match TcpListener::bind((host, port)).await {
         // All addresses of a machine that has no IPv6.
@@ -76,7 +85,7 @@ async fn bind(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Comman
             _ => failure.hint("--host must be an address or a name of this machine"),
         }
     })?;
-    let address = listener.local_addr().map_err(|error| CommandError::of(&error))?;
+    let address = listener.local_addr()?;
     Ok((listener, address))
 }
 
@@ -103,8 +112,8 @@ fn ancestry_variable() -> Option<String> {
 pub(crate) async fn refuse_loop(
     ancestry: &Ancestry,
     on_stdio: bool,
-    stop: Stop,
-) -> Result<(), CommandError> {
+    stop: StopSignal,
+) -> CommandResult {
     let failure = CommandError::new("started by a gateway that serves the same configuration")
         .hint("remove the server that starts this command from that configuration")
         .hint(format!("if that is meant, start it without the variable {VARIABLE}"));
@@ -114,8 +123,7 @@ pub(crate) async fn refuse_loop(
     tracing::error!("{}", failure.line());
     let limits = Arc::new(Limits::default());
     let looping = Arc::new(RefuseLoop { ids: ancestry.above() });
-    let served = stdio::serve_within(Duration::ZERO, looping, false, limits, stop.asked());
-    served.await.map_err(|error| CommandError::of(&error))
+    Ok(stdio::serve_within(Duration::ZERO, looping, false, limits, stop.asked()).await?)
 }
 
 /// Answers everything with the reason why nothing is served.
@@ -164,3 +172,299 @@ pub(crate) fn max_connections() -> usize {
 /// Sessions of clients that share a connection to their server: no process is
 /// started for one, and it takes some kilobytes.
 pub(crate) const LIGHT_SESSIONS: usize = CONNECTIONS;
+
+/// Serves until a signal.
+pub(crate) async fn serve(
+    offers: Vec<(Place, Offer)>,
+    port: u16,
+    args: &ServeArgs,
+    web: &WebArgs,
+    stop: StopSignal,
+) -> CommandResult {
+    let places: Vec<_> = offers.iter().map(|(place, _)| place.clone()).collect();
+    let around = Around { pages: pages(web, places), ..Around::default() };
+    let web = Web::bind(around, port, args, web).await?;
+    let sites = offers.into_iter().map(|(place, offer)| {
+        let is_light = offer.shared;
+        web.mount.site(place, offer, is_light)
+    });
+    web.sites.replace(sites.collect());
+    web.serve(stop).await;
+    Ok(())
+}
+
+/// What is around that which is served.
+#[derive(Default)]
+pub(crate) struct Around {
+    pub(crate) pages: Vec<(String, SitePage)>,
+    /// Who is at the doors; none for `--api-key` alone, or nobody.
+    pub(crate) authenticator: Option<Arc<Authenticator>>,
+    pub(crate) bounds: GatewayBounds,
+}
+
+/// The component `web` in log lines.
+const WEB: &str = "switchboard::serve::web";
+
+/// A port that is ours, and what is served there.
+pub(crate) struct Web {
+    pub(crate) sites: Sites,
+    pub(crate) mount: Mount,
+    pub(crate) options: ListenOptions,
+    listener: TcpListener,
+    address: SocketAddr,
+    end_with_stdin: bool,
+    /// When others may come in.
+    _hearing: Option<Hearing>,
+}
+
+/// What of a name is escaped in a path.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// How sites are made for a port.
+#[derive(Clone)]
+pub(crate) struct Mount {
+    template: SiteOptions,
+    authenticator: Option<Arc<Authenticator>>,
+    address: SocketAddr,
+    /// Sessions at once, where the user says so.
+    sessions: Option<usize>,
+}
+
+impl Mount {
+    /// A site; a light one starts no process for a client alone.
+    pub(crate) fn site(&self, place: Place, offer: Offer, is_light: bool) -> Site {
+        let Offer { backend, shared, limits } = offer;
+        let mut options = SiteOptions { limits, shared, ..self.template.clone() };
+        options.max_sessions = self.max_sessions(is_light);
+        let escaped = |name| utf8_percent_encode(name, ESCAPED);
+        let (prefix, entrance) = match place {
+            Place::All => (String::new(), Entrance::All),
+            Place::Server(name) => (format!("/servers/{}", escaped(&name)), Entrance::Server(name)),
+            Place::Group(name) => (format!("/groups/{}", escaped(&name)), Entrance::Group(name)),
+        };
+        if let Some(authenticator) = &self.authenticator {
+            options.authenticator = Some(authenticator.gate(entrance));
+        }
+        let SiteOptions { path, sse_path, message_path, ws_path, .. } = &mut options;
+        for path in [path, sse_path, message_path, ws_path] {
+            if !path.is_empty() {
+                path.insert_str(0, &prefix);
+            }
+        }
+        Site::new(backend, options)
+    }
+
+    fn max_sessions(&self, is_light: bool) -> usize {
+        let usual = if is_light { LIGHT_SESSIONS } else { self.template.max_sessions };
+        self.sessions.unwrap_or(usual)
+    }
+
+    /// Lets in other names, pages and numbers of sessions from here on.
+    pub(crate) fn change(&mut self, args: &ServeArgs, bounds: &GatewayBounds) -> CommandResult {
+        self.template.guard = guard(self.address, args, &WebArgs::default())?;
+        self.bound(bounds);
+        Ok(())
+    }
+
+    /// Requests in flight may have as many bytes as one message, at least.
+    fn bound(&mut self, bounds: &GatewayBounds) {
+        self.sessions = bounds.sessions;
+        let message = bounds.limits(&Limits::default()).message;
+        let most = bounds.bodies.unwrap_or(BodyBudget::BYTES).max(message);
+        let each = bounds.bodies_each.unwrap_or(BodyBudget::BYTES_EACH).max(message);
+        self.template.bodies.bound(most, each);
+        self.template.unread.bound(bounds.unread.unwrap_or(Unread::BYTES));
+    }
+
+    /// The rules of a site that is there, as it would be made by now.
+    pub(crate) fn rules(&self, limits: &Arc<Limits>, is_light: bool) -> SiteRules {
+        let (guard, max_sessions) = (self.template.guard.clone(), self.max_sessions(is_light));
+        SiteRules { guard, limits: Arc::clone(limits), max_sessions }
+    }
+
+    /// Who may look at the pages.
+    pub(crate) fn guard(&self) -> Guard {
+        self.template.guard.clone()
+    }
+}
+
+impl Web {
+    /// Takes the port; nothing but pages is served there yet.
+    pub(crate) async fn bind(
+        around: Around,
+        port: u16,
+        args: &ServeArgs,
+        web: &WebArgs,
+    ) -> CommandResult<Self> {
+        raise_open_files();
+        let Around { pages, authenticator, bounds } = around;
+        let template = options(args, web)?;
+        let (listener, address) = bind(&args.host, port).await?;
+        let by_keys = authenticator.as_ref().map(|authenticator| authenticator.is_open());
+        let is_open = by_keys.unwrap_or(template.authenticator.is_none());
+        if !address.ip().is_loopback() && is_open {
+            tracing::warn!(
+                target: WEB,
+                "{address} can be reached from other machines, and there is no authentication"
+            );
+        }
+        let guard = guard(address, args, web)?;
+        let gate = authenticator.as_ref().map(|authenticator| authenticator.gate(Entrance::Pages));
+        let open = pages.iter().filter(|(_, page)| page.is_open());
+        let reserve_paths: Vec<_> = open.map(|(path, _)| path.clone()).collect();
+        let sites = Sites::behind(gate, guard.clone(), Vec::new(), pages);
+        let hearing = authenticator.as_ref().map(|authenticator| {
+            let sites = sites.clone();
+            authenticator.on_replace(move || sites.recheck())
+        });
+        let template = SiteOptions { guard, ..template };
+        let mut mount = Mount { template, authenticator, address, sessions: None };
+        mount.bound(&bounds);
+        let usual = ListenOptions::default();
+        let idle = web.idle_connection.unwrap_or(args.request_timeout);
+        let options = ListenOptions {
+            max_connections: bounds.connections.unwrap_or_else(max_connections),
+            max_per_address: bounds.connections_each,
+            max_head: bounds.head.unwrap_or(usual.max_head),
+            head_timeout: Duration::from_secs(idle),
+            grace: Duration::from_secs(args.grace),
+            reserve_paths,
+            ..usual
+        };
+        let end_with_stdin = web.end_with_stdin;
+        Ok(Self { sites, mount, options, listener, address, end_with_stdin, _hearing: hearing })
+    }
+
+    /// Serves until a signal.
+    pub(crate) async fn serve(self, stop: StopSignal) {
+        announce(self.address, &self.sites);
+        if self.end_with_stdin {
+            stop.at_end_of_stdin();
+        }
+        let (sites, grace) = (self.sites.clone(), self.options.grace);
+        let (tell, served) = oneshot::channel::<()>();
+        let serving = async {
+            listen::serve(self.listener, self.sites, self.options, stop.clone().asked()).await;
+            drop(tell);
+        };
+        let stopping = async {
+            stop.clone().asked().await;
+            let served = async { _ = served.await };
+            sites.stop(grace, served).await;
+        };
+        tokio::join!(serving, stopping);
+    }
+}
+
+fn options(args: &ServeArgs, web: &WebArgs) -> CommandResult<SiteOptions> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let key = web.api_key.as_deref().map(|key| header::filled(key, variable)).transpose()?;
+    if key.as_deref().is_some_and(|key| key.trim().is_empty()) {
+        let hint = "give a key that is hard to guess, or none: then anybody is let in";
+        return Err(CommandError::new("the API key is empty").hint(hint));
+    }
+    let headers = header::for_answers(&web.response_header, variable)?;
+    let place = |transport, path: &Option<String>, usual: &str| match path {
+        _ if !web.serves(transport) => String::new(),
+        Some(path) => absolute(path),
+        None => usual.to_owned(),
+    };
+    Ok(SiteOptions {
+        keep_alive: Duration::from_secs(args.keep_alive),
+        hang_up: args.hang_up_after,
+        body_pause: Duration::from_secs(args.request_timeout),
+        session_idle: Duration::from_secs(args.session_timeout),
+        base: web.base_url.as_deref().unwrap_or_default().trim_end_matches('/').to_owned(),
+        path: place(ServedTransport::Http, &web.path, "/mcp"),
+        sse_path: place(ServedTransport::Sse, &web.sse_path, "/sse"),
+        message_path: place(ServedTransport::Sse, &web.message_path, "/message"),
+        ws_path: place(ServedTransport::Ws, &web.ws_path, "/ws"),
+        authenticator: key.map(|key| Arc::new(ApiKey::new(&key)) as _),
+        headers,
+        stateless: web.stateless,
+        modern: !web.legacy_only,
+        ..SiteOptions::default()
+    })
+}
+
+/// Who may talk to us at this address.
+pub(crate) fn guard(address: SocketAddr, args: &ServeArgs, web: &WebArgs) -> CommandResult<Guard> {
+    let guard = Guard::bound_to(address);
+    let mut guard = args.allow_host.iter().fold(guard, |guard, host| guard.allow_host(host));
+    for origin in &args.allow_origin {
+        let pattern = origin.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
+        guard = match pattern {
+            Some(pattern) => {
+                let pattern = Regex::new(pattern).map_err(|error| {
+                    CommandError::of(&error).hint("--allow-origin takes /REGEX/ between slashes")
+                })?;
+                guard.allow_origins_like(pattern)
+            }
+            None => guard.allow_origin(origin),
+        };
+    }
+    for text in &web.allow_header {
+        guard = guard.allow_header(&header_name(text)?);
+    }
+    for text in &web.expose_header {
+        guard = guard.expose_header(&header_name(text)?);
+    }
+    Ok(guard)
+}
+
+fn header_name(text: &str) -> CommandResult<HeaderName> {
+    text.trim().parse().map_err(|_| CommandError::new(format!("{text:?} is no name of a header")))
+}
+
+fn absolute(path: &str) -> String {
+    format!("/{}", path.trim_start_matches('/'))
+}
+
+fn pages(web: &WebArgs, places: Vec<Place>) -> Vec<(String, SitePage)> {
+    let mut pages = Vec::new();
+    for page in &web.health {
+        let (path, word) = page.split_once('=').unwrap_or((page, "ok"));
+        pages.push((absolute(path), SitePage::Text(word.to_owned())));
+    }
+    if let Some(path) = &web.status {
+        let page = move |sites: &Sites| status(sites, &places);
+        pages.push((absolute(path), SitePage::Json(Box::new(page))));
+    }
+    pages
+}
+
+/// In the words of mcp-proxy, whose page people already watch.
+fn status(sites: &Sites, places: &[Place]) -> String {
+    let streams: usize = sites.each().iter().map(Site::old_sessions).sum();
+    let name = |place: &Place| match place {
+        Place::All => "default".to_owned(),
+        Place::Server(name) | Place::Group(name) => name.clone(),
+    };
+    let servers: serde_json::Map<_, _> =
+        places.iter().map(|place| (name(place), "configured".into())).collect();
+    let status = json!({
+        "api_last_activity": moment::text(sites.last_used()),
+        "active_sse_connections": streams,
+        "server_instances": servers,
+    });
+    status.to_string()
+}
+
+/// A line on stdout for each server, so that a script that used port 0 learns the URL.
+fn announce(address: SocketAddr, sites: &Sites) {
+    let mut stdout = io::stdout().lock();
+    for site in sites.each().iter() {
+        let SiteOptions { path, sse_path, ws_path, .. } = site.options();
+        let places = [("http", path), ("http", sse_path), ("ws", ws_path)];
+        let places = places.into_iter().filter(|(_, path)| !path.is_empty());
+        let urls: Vec<_> =
+            places.map(|(scheme, path)| format!("{scheme}://{address}{path}")).collect();
+        let first = urls.first().map_or("", String::as_str);
+        let told = writeln!(stdout, "{first}").and_then(|()| stdout.flush());
+        if let Err(error) = told {
+            // The server is of use all the same.
+            tracing::debug!(target: WEB, %error, "nobody reads stdout");
+        }
+        tracing::info!(target: WEB, "serving {}", urls.join(" and "));
+    }
+}

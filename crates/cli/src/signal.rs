@@ -10,12 +10,12 @@ use tokio::sync::watch;
 
 /// Tells when the user wants us to stop. Clones tell the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Stop {
+pub(crate) struct StopSignal {
     ask: watch::Sender<bool>,
     asked: watch::Receiver<bool>,
 }
 
-impl Stop {
+impl StopSignal {
     /// Listens for the signals from now on.
     pub(crate) fn on_signals() -> io::Result<Self> {
         let (ask, asked) = watch::channel(false);

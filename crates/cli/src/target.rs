@@ -10,15 +10,15 @@ use switchboard_gateway::config::{
 };
 use switchboard_net::http::fetch::{Fetch, FetchOptions, ProxySettings};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{ServerTarget, Target};
+use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 
 use crate::args::{CommandArgs, RemoteArgs};
-use crate::exit::CommandError;
+use crate::exit::{CommandError, CommandResult, wrong};
 use crate::header;
 
 /// A server that was named, and has not been called yet.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct NamedServer {
     pub(crate) target: Target,
     /// What its file says about time.
     pub(crate) timeouts: Timeouts,
@@ -26,9 +26,9 @@ pub(crate) struct Found {
     pub(crate) fetch: Option<Fetch>,
 }
 
-impl Found {
+impl NamedServer {
     /// The server, after checking what can be checked before it is called.
-    pub(crate) fn server(self) -> Result<ServerTarget, CommandError> {
+    pub(crate) fn server(self) -> CommandResult<ServerTarget> {
         match (self.target, self.fetch) {
             (Target::Command(command), _) => start(command),
             (Target::Url { url, strategy, headers }, Some(fetch)) => {
@@ -49,13 +49,13 @@ pub(crate) fn local(
     line: Option<&str>,
     words: &[String],
     args: &CommandArgs,
-) -> Result<Found, CommandError> {
+) -> CommandResult<NamedServer> {
     let target = Target::Command(command(line, words, args)?);
-    Ok(Found { target, timeouts: Timeouts::default(), fetch: None })
+    Ok(NamedServer { target, timeouts: Timeouts::default(), fetch: None })
 }
 
 /// A server that is a command, after checking that it can be run.
-fn start(command: Command) -> Result<ServerTarget, CommandError> {
+fn start(command: Command) -> CommandResult<ServerTarget> {
     let environment = environment();
     command.check(&environment).map_err(|error| {
         CommandError::of(&error).hint(format!("try it by itself first: {} --help", command.program))
@@ -69,82 +69,99 @@ pub(crate) fn remote(
     files: &[PathBuf],
     args: &RemoteArgs,
     local: &CommandArgs,
-) -> Result<Found, CommandError> {
-    if text.contains("://") {
-        let strategy = args.transport.unwrap_or_default();
-        let target = Target::Url { url: url(text)?, strategy, headers: headers(None, args)? };
-        let timeouts = Timeouts::default();
-        return Ok(Found { target, timeouts, fetch: Some(fetch(args)?) });
+) -> CommandResult<NamedServer> {
+    let (mut target, timeouts) = if text.contains("://") {
+        let (strategy, headers) = (Strategy::default(), HeaderMap::new());
+        (Target::Url { url: url(text)?, strategy, headers }, Timeouts::default())
+    } else {
+        let entry = find_named(text, files)?;
+        (entry.target, entry.timeouts)
+    };
+    if let (Target::Url { strategy, .. }, Some(wanted)) = (&mut target, args.transport) {
+        *strategy = wanted;
     }
-    let entry = find_named(text, files)?;
-    let timeouts = entry.timeouts;
-    Ok(match entry.target {
+    with_options(target, timeouts, args, local)
+}
+
+/// The server with what the options add to it.
+fn with_options(
+    target: Target,
+    timeouts: Timeouts,
+    args: &RemoteArgs,
+    local: &CommandArgs,
+) -> CommandResult<NamedServer> {
+    Ok(match target {
         Target::Command(command) => {
-            Found { target: Target::Command(with_args(command, local)), timeouts, fetch: None }
+            let target = Target::Command(with_args(command, local));
+            NamedServer { target, timeouts, fetch: None }
         }
         Target::Url { url, strategy, headers: given } => {
-            let strategy = args.transport.unwrap_or(strategy);
-            let target = Target::Url { url, strategy, headers: headers(Some(given), args)? };
-            Found { target, timeouts, fetch: Some(fetch(args)?) }
+            let target = Target::Url { url, strategy, headers: headers(given, args)? };
+            NamedServer { target, timeouts, fetch: Some(fetch(args)?) }
         }
     })
 }
 
 /// A command under a name of its own; like a command of ours but for its variables.
-pub(crate) fn named_line(
-    name: &str,
-    line: &str,
-    pass_environment: bool,
-) -> Result<ServerTarget, CommandError> {
-    let args = CommandArgs { pass_environment, ..CommandArgs::default() };
+pub(crate) fn named_line(name: &str, line: &str, pass: bool) -> CommandResult<ServerTarget> {
+    let args = CommandArgs { pass_environment: pass, ..CommandArgs::default() };
     start(command(Some(line), &[], &args)?.name(name))
 }
 
-/// Every server of a file that its user wants to be used.
+/// Every server of a file that its user wants to be used. One that has mistakes is left out,
+/// and told.
 pub(crate) fn named_in(
     file: &Path,
     args: &RemoteArgs,
     pass_environment: bool,
-) -> Result<Vec<(String, ServerTarget)>, CommandError> {
+) -> CommandResult<Vec<(String, ServerTarget)>> {
     let local = CommandArgs { pass_environment, ..CommandArgs::default() };
-    let wanted = named_entries(file)?.into_iter().filter(|entry| entry.enabled);
+    let config = read_config(file, &surroundings()?)?;
+    for problem in &config.problems {
+        tracing::warn!("{problem}; {}", problem.instead);
+    }
+    let wanted = config.servers.into_iter().filter(|entry| entry.enabled);
     let servers = wanted.map(|entry| {
-        let server = match entry.target {
-            Target::Command(command) => start(with_args(command, &local).name(&entry.name)),
-            Target::Url { url, strategy, headers: given } => {
-                Ok(ServerTarget::url(url, strategy, headers(Some(given), args)?, fetch(args)?))
-            }
+        let target = match entry.target {
+            Target::Command(command) => Target::Command(command.name(&entry.name)),
+            url @ Target::Url { .. } => url,
         };
-        Ok((entry.name, server?))
+        Ok((entry.name, with_options(target, entry.timeouts, args, &local)?.server()?))
     });
     servers.collect()
 }
 
+/// A file that the user named must be there and make sense.
+fn read_config(file: &Path, around: &Surroundings) -> CommandResult<Config> {
+    Config::read(file, around).map_err(|error| unread(&error))
+}
+
+/// A file that cannot be read, and what to do about it.
+pub(crate) fn unread(error: &ReadError) -> CommandError {
+    CommandError::of(error).hint(error.instead())
+}
+
 /// Headers of a configuration, the stronger ones of files of headers, and the
 /// strongest of the command line.
-fn headers(given: Option<HeaderMap>, args: &RemoteArgs) -> Result<HeaderMap, CommandError> {
+fn headers(given: HeaderMap, args: &RemoteArgs) -> CommandResult<HeaderMap> {
     let mut said = Vec::new();
     for file in &args.network.header_file {
         said.extend(header::lines_of(file)?);
     }
     said.extend_from_slice(&args.header);
-    header::merge(given.unwrap_or_default(), &said, |name| std::env::var(name).ok())
-        .map_err(|error| CommandError::of(&error).hint(error.hint()))
+    header::merge(given, &said, |name| std::env::var(name).ok())
 }
 
 /// The HTTP client for whom nothing was said.
-pub(crate) fn fetch_as_usual() -> Result<Fetch, CommandError> {
+pub(crate) fn fetch_as_usual() -> CommandResult<Fetch> {
     fetch(&RemoteArgs::default())
 }
 
 /// The HTTP client that the options describe.
-fn fetch(args: &RemoteArgs) -> Result<Fetch, CommandError> {
-    let vars = std::env::vars_os();
-    let vars = vars
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+fn fetch(args: &RemoteArgs) -> CommandResult<Fetch> {
     let mut options = FetchOptions { only_ipv4: args.network.ipv4, ..FetchOptions::default() };
     if !args.network.direct {
-        options.proxy = ProxySettings::from_vars(vars);
+        options.proxy = ProxySettings::from_vars(variables());
     }
     if let Some(seconds) = args.network.connect_timeout {
         options.connect_timeout = Duration::from_secs(seconds);
@@ -164,15 +181,15 @@ fn fetch(args: &RemoteArgs) -> Result<Fetch, CommandError> {
 }
 
 /// Reads the URL of a server; whatever a request cannot be sent to is refused.
-fn url(text: &str) -> Result<Uri, CommandError> {
+fn url(text: &str) -> CommandResult<Uri> {
     let url: Option<Uri> = text.parse().ok();
     let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
     let Some(url) = url.filter(|url| url.host().is_some_and(|host| !host.is_empty())) else {
         return Err(no_url(text));
     };
     if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(CommandError::new("the URL contains a user name or a password")
-            .hint("send it as a header instead: --header 'Authorization: Basic ${CREDENTIALS}'"));
+        let hint = "send it as a header instead: --header 'Authorization: Basic ${CREDENTIALS}'";
+        return wrong("the URL contains a user name or a password", hint);
     }
     Ok(url)
 }
@@ -190,11 +207,7 @@ fn shown(text: &str) -> &str {
 }
 
 /// The command that the user gave, as words or as one line.
-fn command(
-    line: Option<&str>,
-    words: &[String],
-    args: &CommandArgs,
-) -> Result<Command, CommandError> {
+fn command(line: Option<&str>, words: &[String], args: &CommandArgs) -> CommandResult<Command> {
     let command = match (line, words) {
         (Some(line), _) => Command::parse(line).map_err(|error| {
             CommandError::of(&error)
@@ -208,10 +221,7 @@ fn command(
 
 /// What the options say comes after what the command says itself.
 fn with_args(command: Command, args: &CommandArgs) -> Command {
-    let command = args.env.iter().fold(command, |command, assignment| {
-        let (name, value) = (&assignment.name, &assignment.value);
-        command.env(name, value)
-    });
+    let command = args.env.iter().fold(command, |command, it| command.env(&it.name, &it.value));
     let command = command.pass_environment(args.pass_environment);
     match &args.cwd {
         Some(cwd) => command.cwd(cwd),
@@ -230,9 +240,15 @@ struct Search {
 }
 
 /// The first server of that name in the given files, or in the usual places.
-fn find_named(name: &str, files: &[PathBuf]) -> Result<Entry, CommandError> {
+fn find_named(name: &str, files: &[PathBuf]) -> CommandResult<Entry> {
     let around = surroundings()?;
-    let search = if files.is_empty() { usual_files(&around) } else { given_files(files, &around)? };
+    let search = if files.is_empty() {
+        usual_files(&around)
+    } else {
+        let read = files.iter().map(|file| read_config(file, &around));
+        let read = read.collect::<CommandResult<_>>()?;
+        Search { read, unread: Vec::new(), places: files.to_vec() }
+    };
     for config in &search.read {
         match config.server(name) {
             Some(Ok(entry)) => {
@@ -246,31 +262,18 @@ fn find_named(name: &str, files: &[PathBuf]) -> Result<Entry, CommandError> {
     Err(search.not_found(name, &around))
 }
 
-/// Every server of a file. One that has mistakes is left out, and told.
-fn named_entries(file: &Path) -> Result<Vec<Entry>, CommandError> {
-    let config = Config::read(file, &surroundings()?);
-    let config = config.map_err(|error| CommandError::of(&error).hint(error.instead()))?;
-    for problem in &config.problems {
-        tracing::warn!("{problem}; {}", problem.instead);
-    }
-    Ok(config.servers)
-}
-
 /// The environment and the folder, as far as they are text.
-pub(crate) fn surroundings() -> Result<Surroundings, CommandError> {
-    let folder = std::env::current_dir().map_err(|error| CommandError::of(&error))?;
-    let variables = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    Ok(Surroundings::new(variables, folder))
+pub(crate) fn surroundings() -> CommandResult<Surroundings> {
+    let folder = std::env::current_dir()?;
+    Ok(Surroundings::new(variables(), folder))
 }
 
-/// Files that the user named must be there and make sense.
-fn given_files(files: &[PathBuf], around: &Surroundings) -> Result<Search, CommandError> {
-    let read = files.iter().map(|file| {
-        Config::read(file, around).map_err(|error| CommandError::of(&error).hint(error.instead()))
-    });
-    let read = read.collect::<Result<_, _>>()?;
-    Ok(Search { read, unread: Vec::new(), places: files.to_vec() })
+/// Our environment, as far as it is text.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os().filter_map(text)
 }
 
 /// Of the others it is enough that they do not hide the name.
@@ -299,9 +302,9 @@ fn tell_notes(config: &Config, name: &str) {
 }
 
 fn broken_entry(name: &str, problems: &[&Problem]) -> CommandError {
-    let mut told = problems.iter().map(ToString::to_string);
-    let first = told.next().unwrap_or_else(|| format!("server {name:?} cannot be used"));
-    let text = told.fold(first, |text, more| format!("{text}; {more}"));
+    let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    let unusable = || format!("server {name:?} cannot be used");
+    let text = if told.is_empty() { unusable() } else { told.join("; ") };
     problems.iter().fold(CommandError::new(text), |failure, problem| failure.hint(&problem.instead))
 }
 

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use switchboard_net::upstream::Strategy;
 use switchboard_proto::revision::Era;
+
+use super::up_to;
 
 /// The same for every command; which operands make sense is its own business.
 #[derive(Args, Debug)]
@@ -37,12 +40,12 @@ pub(crate) struct ReachArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Vec<PathBuf>,
     /// Seconds that the server may be silent on a call [default: 30]
-    #[arg(long, value_name = "SECONDS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", value_parser = up_to(86_400))]
     pub(crate) timeout: Option<u64>,
     /// Which era of the protocol to speak; auto asks the server
-    #[arg(long, value_enum, value_name = "ERA", default_value = "auto")]
-    pub(crate) era: Spoken,
+    #[arg(long, value_name = "ERA", default_value = "auto")]
+    #[arg(value_parser = era_choice(["auto", "legacy", "modern"]))]
+    pub(crate) era: EraChoice,
     /// Send this header, "Name: value", with ${VAR} from the environment (repeatable)
     #[arg(long, short = 'H', value_name = "HEADER")]
     pub(crate) header: Vec<String>,
@@ -70,23 +73,17 @@ pub(crate) enum Form {
     Json,
 }
 
-/// Which era is spoken.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Spoken {
-    Auto,
-    Legacy,
-    Modern,
-}
+/// The era that is spoken; none if any will do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EraChoice(pub(crate) Option<Era>);
 
-impl Spoken {
-    /// The era that was asked for; none if the server is to be asked.
-    pub(crate) fn era(self) -> Option<Era> {
-        match self {
-            Self::Auto => None,
-            Self::Legacy => Some(Era::Legacy),
-            Self::Modern => Some(Era::Modern),
-        }
-    }
+/// Reads an era, or another of these names, which stands for any.
+pub(super) fn era_choice(names: [&'static str; 3]) -> impl TypedValueParser<Value = EraChoice> {
+    PossibleValuesParser::new(names).map(|name| match name.as_str() {
+        "legacy" => EraChoice(Some(Era::Legacy)),
+        "modern" => EraChoice(Some(Era::Modern)),
+        _ => EraChoice(None),
+    })
 }
 
 impl ReachArgs {
@@ -274,7 +271,7 @@ pub(crate) struct NetworkArgs {
     pub(crate) ipv4: bool,
     /// Seconds that connecting may take (default: 10)
     #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "SECONDS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(value_parser = up_to(3600))]
     pub(crate) connect_timeout: Option<u64>,
 }
 

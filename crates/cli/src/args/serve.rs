@@ -7,7 +7,8 @@ use clap::{Args, ValueEnum, ValueHint};
 use switchboard_net::bridge::Children;
 use switchboard_proto::revision::{Era, Revision};
 
-use super::{CommandArgs, RemoteArgs};
+use super::client::{EraChoice, era_choice};
+use super::{CommandArgs, RemoteArgs, up_to};
 
 /// Options for serving over HTTP.
 #[derive(Args, Debug)]
@@ -29,15 +30,15 @@ pub(crate) struct ServeArgs {
     pub(crate) allow_origin: Vec<String>,
     /// Seconds after which an unused session ends
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "1800")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    #[arg(value_parser = up_to(31_536_000))]
     pub(crate) session_timeout: u64,
     /// Seconds between keep-alive comments on a silent stream
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "15")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(value_parser = up_to(3600))]
     pub(crate) keep_alive: u64,
     /// Seconds that a client may take to send a request, or the next one
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "30")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(value_parser = up_to(3600))]
     pub(crate) request_timeout: u64,
     /// Seconds of silence after which the bridge closes a call's connection; 0 for never
     ///
@@ -51,7 +52,7 @@ pub(crate) struct ServeArgs {
     /// Shortly before they are over, each open call is answered with an error and
     /// cancelled at its server.
     #[arg(long, value_name = "SECONDS", default_value = "10", help_heading = None)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(value_parser = up_to(3600))]
     pub(crate) grace: u64,
 }
 
@@ -67,7 +68,7 @@ fn seconds(text: &str) -> Result<Duration, &'static str> {
 pub(crate) struct WebArgs {
     /// The transports to serve: http, sse, ws (default: http,sse)
     #[arg(long, requires = "port", value_enum, value_delimiter = ',', value_name = "TRANSPORT")]
-    pub(crate) serve: Vec<Transport>,
+    pub(crate) serve: Vec<ServedTransport>,
     /// The path of Streamable HTTP (default: /mcp)
     #[arg(long, requires = "port")]
     pub(crate) path: Option<String>,
@@ -109,8 +110,7 @@ pub(crate) struct WebArgs {
     #[arg(long, requires = "port")]
     pub(crate) legacy_only: bool,
     /// Seconds that a connection may be idle between requests (default: 30)
-    #[arg(long, requires = "port", value_name = "SECONDS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, requires = "port", value_name = "SECONDS", value_parser = up_to(86_400))]
     pub(crate) idle_connection: Option<u64>,
     /// Exit when stdin is closed, as it is when the parent process exits
     #[arg(long, requires = "port")]
@@ -119,7 +119,7 @@ pub(crate) struct WebArgs {
 
 /// How clients may talk to us over HTTP.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Transport {
+pub(crate) enum ServedTransport {
     /// Streamable HTTP
     Http,
     /// HTTP+SSE of the first revision
@@ -130,9 +130,9 @@ pub(crate) enum Transport {
 
 impl WebArgs {
     /// Whether clients may come by `transport`.
-    pub(crate) fn serves(&self, transport: Transport) -> bool {
+    pub(crate) fn serves(&self, transport: ServedTransport) -> bool {
         match self.serve.as_slice() {
-            [] => transport != Transport::Ws,
+            [] => transport != ServedTransport::Ws,
             listed => listed.contains(&transport),
         }
     }
@@ -142,13 +142,11 @@ impl WebArgs {
 const LATEST: &str = "latest";
 
 fn legacy_revision(name: &str) -> Result<Revision, String> {
-    let is_legacy = |revision: &Revision| revision.era() == Era::Legacy;
-    let handshakes = || Revision::ALL.into_iter().filter(is_legacy);
     let found = match name {
-        LATEST => handshakes().max(),
-        name => Revision::parse(name).filter(is_legacy),
+        LATEST => Some(Revision::NEWEST_LEGACY),
+        name => Revision::parse(name).filter(|revision| revision.era() == Era::Legacy),
     };
-    let known = || handshakes().map(Revision::as_str).collect::<Vec<_>>().join(", ");
+    let known = || Revision::names(Era::Legacy).into_iter().rev().collect::<Vec<_>>().join(", ");
     found.ok_or_else(|| format!("there are {}", known()))
 }
 
@@ -196,15 +194,13 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
     /// Seconds after which an unused session ends
-    #[arg(long, value_name = "SECONDS", default_value = "1800")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    #[arg(long, value_name = "SECONDS", default_value = "1800", value_parser = up_to(31_536_000))]
     pub(crate) session_timeout: u64,
     /// Seconds that open calls get to finish on shutdown
     ///
     /// Shortly before they are over, each open call is answered with an error and
     /// cancelled at its server.
-    #[arg(long, value_name = "SECONDS", default_value = "10")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = up_to(3600))]
     pub(crate) grace: u64,
     /// Cache the servers' lists in this folder (default: in the user's cache folder)
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -213,8 +209,7 @@ pub(crate) struct GatewayArgs {
     #[arg(long, conflicts_with = "cache_dir")]
     pub(crate) no_cache: bool,
     /// Seconds between attempts to reach a server that has failed, for tests
-    #[arg(long, value_name = "SECONDS", hide = true)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", hide = true, value_parser = up_to(86_400))]
     pub(crate) probe_every: Option<u64>,
 }
 
@@ -265,18 +260,16 @@ pub(crate) struct BridgeArgs {
     #[arg(long_help = CHILDREN_HELP)]
     pub(crate) children: Children,
     /// Seconds without an answer or progress after which a call fails with a timeout
-    #[arg(long, value_name = "SECONDS", default_value = "3600")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = up_to(86_400))]
     pub(crate) timeout: u64,
     /// Seconds that the server may take to start and answer the handshake (default: --timeout)
-    #[arg(long, value_name = "SECONDS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", value_parser = up_to(86_400))]
     pub(crate) start_timeout: Option<u64>,
     /// Send a ping every SECONDS to an idle legacy server at a URL
     ///
     /// For servers and load balancers that drop idle sessions.
     #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "SECONDS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(value_parser = up_to(86_400))]
     pub(crate) ping: Option<u64>,
     /// The largest message in bytes, on any transport
     #[arg(long, alias = "max-body", value_name = "BYTES", default_value = "33554432")]
@@ -365,21 +358,14 @@ pub(crate) struct DemoArgs {
     #[arg(long)]
     pub(crate) http: bool,
     /// Speak only the revisions with a handshake (legacy), or without (modern)
-    #[arg(long, value_enum, value_name = "ERA", default_value = "both")]
+    #[arg(long, value_name = "ERA", default_value = "both")]
+    #[arg(value_parser = era_choice(["legacy", "modern", "both"]))]
     pub(crate) era: EraChoice,
     /// Speak only this revision, such as 2025-06-18 (repeatable)
     #[arg(long, value_name = "DATE", value_parser = revision, conflicts_with = "era")]
     pub(crate) revision: Vec<Revision>,
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
-}
-
-/// Which eras the built-in server speaks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum EraChoice {
-    Legacy,
-    Modern,
-    Both,
 }
 
 fn revision(name: &str) -> Result<Revision, String> {

@@ -4,22 +4,22 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_gateway::gateway::Place;
 use switchboard_net::bridge::{Bridge, Hidden};
 use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::limits::Limits;
 
 use crate::args::BridgeArgs;
-use crate::exit::CommandError;
-use crate::serve::web::{self, Place};
+use crate::exit::{CommandResult, wrong};
 use crate::serve::{self, Offer};
-use crate::signal::Stop;
+use crate::signal::StopSignal;
 use crate::target;
 
 /// Serves until a signal, or until the client on our stdio is gone.
-pub(crate) async fn run(args: &BridgeArgs) -> Result<(), CommandError> {
+pub(crate) async fn run(args: &BridgeArgs) -> CommandResult {
     let servers = servers(args)?;
     let limits = Arc::new(limits(args));
-    let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
+    let stop = StopSignal::on_signals()?;
     let on_stdio = args.serve.port.is_none();
     let ancestry = serve::bridge_ancestry(on_stdio);
     if ancestry.is_loop() {
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), CommandError> {
         let server = server.named_by(&ancestry);
         let bridge = Bridge::hiding(hidden, server, args.children, Arc::clone(&limits));
         let (backend, shared) = (Arc::clone(&bridge) as _, bridge.is_shared());
-        let place = name.map_or(Place::Root, Place::Server);
+        let place = name.map_or(Place::All, Place::Server);
         offers.push((place, Offer { backend, shared, limits: Arc::clone(&limits) }));
         bridges.push(bridge);
     }
@@ -40,10 +40,12 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), CommandError> {
         (None, Some((_, only))) => only.serve(&args.serve, None, stop).await,
         (Some(port), Some(last)) => {
             offers.push(last);
-            web::serve(offers, port, &args.serve, &args.web, stop).await
+            serve::serve(offers, port, &args.serve, &args.web, stop).await
         }
-        (_, None) => Err(CommandError::new("there is no server to serve")
-            .hint("give a command or a URL, or a file that names servers")),
+        (_, None) => {
+            let hint = "give a command or a URL, or a file that names servers";
+            wrong("there is no server to serve", hint)
+        }
     };
     for bridge in bridges {
         bridge.close().await;
@@ -52,7 +54,7 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), CommandError> {
 }
 
 /// The servers with their names, the one without a name first.
-fn servers(args: &BridgeArgs) -> Result<Vec<(Option<String>, ServerTarget)>, CommandError> {
+fn servers(args: &BridgeArgs) -> CommandResult<Vec<(Option<String>, ServerTarget)>> {
     let mut servers = Vec::new();
     if args.url.is_some() || args.stdio.is_some() || !args.words.is_empty() {
         servers.push((None, server(args)?));
@@ -72,23 +74,22 @@ fn servers(args: &BridgeArgs) -> Result<Vec<(Option<String>, ServerTarget)>, Com
 }
 
 /// Each name is a path of its own.
-fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), CommandError> {
+fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> CommandResult {
     let mut seen = HashSet::new();
     for name in names {
         if name.is_empty() {
-            return Err(CommandError::new("a named server has no name")
-                .hint("write --named-server NAME 'COMMAND ARG'"));
+            return wrong("a named server has no name", "write --named-server NAME 'COMMAND ARG'");
         }
         if !seen.insert(name) {
-            return Err(CommandError::new(format!("two servers are called {name:?}"))
-                .hint("give each a name of its own, for it is served at /servers/NAME"));
+            let hint = "give each a name of its own, for it is served at /servers/NAME";
+            return wrong(format!("two servers are called {name:?}"), hint);
         }
     }
     Ok(())
 }
 
 /// The server, after the checks that are possible before the first call.
-fn server(args: &BridgeArgs) -> Result<ServerTarget, CommandError> {
+fn server(args: &BridgeArgs) -> CommandResult<ServerTarget> {
     match &args.url {
         Some(url) => target::remote(url, &args.config, &args.remote, &args.local)?.server(),
         None => target::local(args.stdio.as_deref(), &args.words, &args.local)?.server(),

@@ -1,32 +1,31 @@
-//! The commands that call a server: connect, ask, show, hang up.
+//! The commands that call a server: connect, ask, show, hang up. At the end of the file, what
+//! each command asks the server, and how it shows the answer.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use switchboard_gateway::config::Timeouts;
-use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions, ConnectError};
+use switchboard_net::client::{
+    CallError, CallOptions, Client, ClientOptions, ConnectError, ListenFilter,
+};
 use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::failure::Failure;
+use switchboard_proto::revision::Era;
 
-use crate::args::{ClientArgs, ReachArgs};
-use crate::exit::{CommandError, ExitStatus};
-use crate::output::{Output, Ticker};
-use crate::signal::Stop;
-use crate::target::{self, Found};
+use crate::args::{ClientArgs, Form, ReachArgs};
+use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
+use crate::output::{Ticker, cell, contents, plain, resource, table};
+use crate::signal::StopSignal;
+use crate::target::{self, NamedServer};
 
-pub(super) use requests::{
-    call, complete, discover, listen, ping, prompt, prompts, read, resources, tools,
-};
-
-mod requests;
 mod terminal;
 
 /// What the user wants, and of which server.
-pub(super) struct Asked {
+pub(super) struct ClientRequest {
     server: ServerTarget,
     options: ClientOptions,
     /// Set once it is connected, so that a signal can close the connection.
@@ -34,32 +33,31 @@ pub(super) struct Asked {
     /// What the command is about, after the server.
     operands: Vec<String>,
     json: Option<String>,
-    output: Output,
+    form: Form,
     ticker: Ticker,
 }
 
 /// Runs a command, which connects when it knows what to ask, and hangs up,
 /// whatever came of it. A signal does the same early: what is open is cancelled.
-pub(super) async fn with<A, R>(args: &ClientArgs, command: A) -> Result<(), CommandError>
-where
-    A: FnOnce(Asked) -> R,
-    R: Future<Output = Result<(), CommandError>>,
-{
-    let stop = Stop::on_signals().map_err(|error| other(&CommandError::of(&error).to_string()))?;
+pub(super) async fn with(
+    args: &ClientArgs,
+    command: impl AsyncFnOnce(ClientRequest) -> CommandResult,
+) -> CommandResult {
+    let stop = StopSignal::on_signals().map_err(other)?;
     let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
     let options = terminal::answering(options(&args.reach, found.timeouts));
     let server = found.server().map_err(usage)?;
     let client = Arc::new(OnceLock::new());
-    let asked = Asked {
+    let request = ClientRequest {
         server,
         options,
         client: Arc::clone(&client),
         operands,
         json: args.json.clone(),
-        output: Output { form: args.output },
+        form: args.output,
         ticker: Ticker::new(),
     };
-    let ended = until(&stop, command(asked)).await;
+    let ended = until(&stop, command(request)).await;
     if let Some(client) = client.get() {
         client.close().await;
     }
@@ -67,7 +65,7 @@ where
 }
 
 /// Runs `work` until it is done or a signal comes.
-pub(crate) async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn until<T>(stop: &StopSignal, work: impl Future<Output = T>) -> Option<T> {
     let mut asked = pin!(stop.clone().asked());
     let mut work = pin!(work);
     poll_fn(|cx| match asked.as_mut().poll(cx) {
@@ -81,14 +79,14 @@ pub(crate) async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Opti
 pub(crate) fn find(
     args: &ReachArgs,
     operands: &[String],
-) -> Result<(Found, Vec<String>), CommandError> {
+) -> CommandResult<(NamedServer, Vec<String>)> {
     if args.is_local() {
         let found = target::local(args.stdio.as_deref(), &args.words, &args.local())?;
         return Ok((found, operands.to_vec()));
     }
     let Some((name, rest)) = operands.split_first() else {
-        return Err(CommandError::new("no server is named")
-            .hint("give its URL, its name in a configuration file, or its command after --"));
+        let hint = "give its URL, its name in a configuration file, or its command after --";
+        return wrong("no server is named", hint);
     };
     let found = target::remote(name, &args.config, &args.remote(), &args.local())?;
     Ok((found, rest.to_vec()))
@@ -100,27 +98,27 @@ fn options(args: &ReachArgs, timeouts: Timeouts) -> ClientOptions {
     ClientOptions {
         name: "switchboard-cli".to_owned(),
         timeout: said.or(timeouts.call).unwrap_or(options.timeout),
-        era: args.era.era(),
+        era: args.era.0,
         ..options
     }
 }
 
-impl Asked {
+impl ClientRequest {
     /// Connects. Whatever is wrong with the operands should be known before.
-    async fn connect(&self) -> Result<&Client, CommandError> {
+    async fn connect(&self) -> CommandResult<&Client> {
         let client = Client::connect(self.server.clone(), self.options.clone()).await;
-        let client = client.map_err(|error| not_connected(&error))?;
+        let client = client.map_err(not_connected)?;
         Ok(self.client.get_or_init(|| client))
     }
 
     /// The operand at `at`, which is `what`.
-    fn operand(&self, at: usize, what: &str) -> Result<&str, CommandError> {
+    fn operand(&self, at: usize, what: &str) -> CommandResult<&str> {
         let operand = self.operands.get(at).map(String::as_str);
         operand.ok_or_else(|| usage(CommandError::new(format!("{what} is missing"))))
     }
 
     /// Fails if there is more than the command has use for.
-    fn no_more_than(&self, count: usize) -> Result<(), CommandError> {
+    fn no_more_than(&self, count: usize) -> CommandResult {
         match self.operands.get(count) {
             Some(more) => Err(usage(CommandError::new(format!("{more:?} is one too many")))),
             None => self.no_arguments(),
@@ -128,14 +126,16 @@ impl Asked {
     }
 
     /// Fails if there are arguments for a command that takes none.
-    fn no_arguments(&self) -> Result<(), CommandError> {
-        let needless = CommandError::new("--json has the arguments of call, prompt and complete");
-        let needless = needless.hint("for results as JSON, write --output json");
-        self.json.as_ref().map_or(Ok(()), |_| Err(usage(needless)))
+    fn no_arguments(&self) -> CommandResult {
+        if self.json.is_none() {
+            return Ok(());
+        }
+        let needless = "--json has the arguments of call, prompt and complete";
+        wrong(needless, "for results as JSON, write --output json").map_err(usage)
     }
 
     /// The arguments from the operand at `from` on, and from `--json`.
-    fn arguments(&self, from: usize) -> Result<Value, CommandError> {
+    fn arguments(&self, from: usize) -> CommandResult<Map<String, Value>> {
         let words = self.operands.get(from..).unwrap_or_default();
         read_arguments(self.json.as_deref(), words).map_err(usage)
     }
@@ -151,26 +151,27 @@ pub(crate) fn usage(failure: CommandError) -> CommandError {
     failure.for_scripts(ExitStatus::Failure, "usage")
 }
 
-pub(crate) fn other(text: &str) -> CommandError {
-    CommandError::new(text).for_scripts(ExitStatus::Failure, "other")
+pub(crate) fn other(error: impl Into<CommandError>) -> CommandError {
+    error.into().for_scripts(ExitStatus::Failure, "other")
 }
 
 pub(crate) fn interrupted() -> CommandError {
     CommandError::new("interrupted").for_scripts(ExitStatus::Interrupted, "interrupted")
 }
 
-fn not_connected(error: &ConnectError) -> CommandError {
+fn not_connected(error: ConnectError) -> CommandError {
+    let failure = CommandError::new(error.to_string());
     match error {
         ConnectError::Failed(CallError::Failed(Failure::Timeout { .. })) => {
-            CommandError::new(error.to_string()).for_scripts(ExitStatus::Unreachable, "unreachable")
+            failure.for_scripts(ExitStatus::Unreachable, "unreachable")
         }
         ConnectError::Failed(error) => failed(error),
-        error => CommandError::new(error.to_string()).for_scripts(ExitStatus::Failure, "protocol"),
+        _ => failure.for_scripts(ExitStatus::Failure, "protocol"),
     }
 }
 
 /// What a call that failed looks like from outside.
-fn failed(error: &CallError) -> CommandError {
+fn failed(error: CallError) -> CommandError {
     let failure = CommandError::new(error.to_string());
     match error {
         CallError::Failed(Failure::Timeout { .. }) => {
@@ -181,24 +182,21 @@ fn failed(error: &CallError) -> CommandError {
                 .hint("send a token: --header 'Authorization: Bearer ${TOKEN}'")
                 .for_scripts(ExitStatus::Auth, "auth")
                 .with("status", status),
-            Some(status) => {
-                failure.for_scripts(ExitStatus::Unreachable, "unreachable").with("status", status)
+            status => {
+                let failure = failure.for_scripts(ExitStatus::Unreachable, "unreachable");
+                status.into_iter().fold(failure, |failure, it| failure.with("status", it))
             }
-            None => failure.for_scripts(ExitStatus::Unreachable, "unreachable"),
         },
         CallError::Server { code, data, .. } => {
-            let failure = failure.for_scripts(ExitStatus::Failure, "server").with("code", *code);
-            match data {
-                Some(data) => failure.with("data", data.clone()),
-                None => failure,
-            }
+            let failure = failure.for_scripts(ExitStatus::Failure, "server").with("code", code);
+            data.into_iter().fold(failure, |failure, data| failure.with("data", data))
         }
         _ => failure.for_scripts(ExitStatus::Failure, "other"),
     }
 }
 
 /// The arguments of a call: `json` first, then each word.
-fn read_arguments(json: Option<&str>, words: &[String]) -> Result<Value, CommandError> {
+fn read_arguments(json: Option<&str>, words: &[String]) -> CommandResult<Map<String, Value>> {
     let mut arguments = match json.map(serde_json::from_str) {
         None => Map::new(),
         Some(Ok(Value::Object(given))) => given,
@@ -209,13 +207,13 @@ fn read_arguments(json: Option<&str>, words: &[String]) -> Result<Value, Command
         let (name, value) = read_argument(word)?;
         arguments.insert(name, value);
     }
-    Ok(arguments.into())
+    Ok(arguments)
 }
 
-fn read_argument(word: &str) -> Result<(String, Value), CommandError> {
+fn read_argument(word: &str) -> CommandResult<(String, Value)> {
     let Some((name, value)) = word.split_once('=') else {
-        return Err(CommandError::new(format!("{word:?} is no argument"))
-            .hint("write k=v for text, k:=json for anything else"));
+        let hint = "write k=v for text, k:=json for anything else";
+        return wrong(format!("{word:?} is no argument"), hint);
     };
     match name.strip_suffix(':') {
         None => Ok((name.to_owned(), value.into())),
@@ -229,17 +227,229 @@ fn read_argument(word: &str) -> Result<(String, Value), CommandError> {
     }
 }
 
+pub(super) async fn call(request: ClientRequest) -> CommandResult {
+    let name = request.operand(0, "the name of the tool")?;
+    let arguments = request.arguments(1)?;
+    let client = request.connect().await?;
+    let called = client.call_tool_with(name, arguments, request.shown()).await;
+    request.ticker.clear();
+    let result = called.map_err(failed)?;
+    request.form.show(&result, |result| {
+        let text = contents(&result["content"]);
+        match result.get("structuredContent") {
+            Some(content) if text.trim().is_empty() => {
+                plain(&serde_json::to_string_pretty(content).unwrap_or_default())
+            }
+            _ => text,
+        }
+    });
+    if result["isError"] == true {
+        let text = contents(&result["content"]);
+        let text = if text.trim().is_empty() { "the tool failed".to_owned() } else { text };
+        return Err(CommandError::new(text).for_scripts(ExitStatus::Tool, "tool"));
+    }
+    Ok(())
+}
+
+pub(super) async fn prompt(request: ClientRequest) -> CommandResult {
+    let name = request.operand(0, "the name of the prompt")?;
+    let arguments = request.arguments(1)?;
+    let arguments = if arguments.is_empty() { Value::Null } else { arguments.into() };
+    let client = request.connect().await?;
+    let got = client.prompt(name, arguments).await.map_err(failed)?;
+    request.form.show(&got, |got| {
+        let messages = got["messages"].as_array().into_iter().flatten();
+        let lines = messages.map(|message| {
+            let role = plain(message["role"].as_str().unwrap_or_default());
+            format!("{role}: {}", contents(&json!([message["content"]])))
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    });
+    Ok(())
+}
+
+pub(super) async fn read(request: ClientRequest) -> CommandResult {
+    let uri = request.operand(0, "the URI of the resource")?;
+    request.no_more_than(1)?;
+    let client = request.connect().await?;
+    let read = client.read(uri).await.map_err(failed)?;
+    request.form.show(&read, |read| {
+        let parts = read["contents"].as_array().into_iter().flatten().map(resource);
+        parts.collect::<Vec<_>>().join("\n")
+    });
+    Ok(())
+}
+
+pub(super) async fn complete(request: ClientRequest) -> CommandResult {
+    let of = request.operand(0, "prompt:NAME or the template")?;
+    let name = request.operand(1, "the name of the argument")?;
+    let of = match of.strip_prefix("prompt:") {
+        Some(prompt) => json!({"type": "ref/prompt", "name": prompt}),
+        None => json!({"type": "ref/resource", "uri": of}),
+    };
+    let value = request.operands.get(2).map_or("", String::as_str);
+    let context = request.arguments(3)?;
+    let client = request.connect().await?;
+    let done = client.complete(of, name, value, context).await.map_err(failed)?;
+    request.form.show(&done, |done| {
+        let values = done["completion"]["values"].as_array().into_iter().flatten();
+        values.map(|value| plain(value.as_str().unwrap_or_default())).collect::<Vec<_>>().join("\n")
+    });
+    Ok(())
+}
+
+pub(super) async fn tools(request: ClientRequest) -> CommandResult {
+    request.no_more_than(0)?;
+    let client = request.connect().await?;
+    let tools = client.tools().await.map_err(failed)?;
+    request.form.show(&json!({ "tools": tools }), |list| {
+        named(&list["tools"], &["name", "description"], "NAME  DESCRIPTION", "no tools")
+    });
+    Ok(())
+}
+
+pub(super) async fn prompts(request: ClientRequest) -> CommandResult {
+    request.no_more_than(0)?;
+    let client = request.connect().await?;
+    let prompts = client.prompts().await.map_err(failed)?;
+    request.form.show(&json!({ "prompts": prompts }), |list| {
+        let rows = list["prompts"].as_array().into_iter().flatten().map(|prompt| {
+            vec![
+                cell(&prompt["name"]),
+                arguments(&prompt["arguments"]),
+                cell(&prompt["description"]),
+            ]
+        });
+        table("NAME  ARGUMENTS  DESCRIPTION", &rows.collect::<Vec<_>>(), "no prompts")
+    });
+    Ok(())
+}
+
+/// The names of a prompt's arguments; those that may be left out in brackets.
+fn arguments(list: &Value) -> String {
+    let names = list.as_array().into_iter().flatten().map(|argument| {
+        let name = cell(&argument["name"]);
+        if argument["required"] == true { name } else { format!("[{name}]") }
+    });
+    names.collect::<Vec<_>>().join(" ")
+}
+
+pub(super) async fn resources(request: ClientRequest) -> CommandResult {
+    request.no_more_than(0)?;
+    let client = request.connect().await?;
+    let resources = client.resources().await.map_err(failed)?;
+    let templates = match client.templates().await {
+        // Some servers with resources have no such method.
+        Err(CallError::Server { .. }) => Vec::new(),
+        templates => templates.map_err(failed)?,
+    };
+    let list = json!({"resources": resources, "resourceTemplates": templates});
+    request.form.show(&list, |list| {
+        let members = ["uri", "name", "mimeType"];
+        let mut text = named(&list["resources"], &members, "URI  NAME  TYPE", "no resources");
+        if list["resourceTemplates"].as_array().is_some_and(|list| !list.is_empty()) {
+            let members = ["uriTemplate", "name", "mimeType"];
+            let head = "TEMPLATE  NAME  TYPE";
+            text = format!("{text}\n\n{}", named(&list["resourceTemplates"], &members, head, ""));
+        }
+        text
+    });
+    Ok(())
+}
+
+fn named(list: &Value, members: &[&str], head: &str, none: &str) -> String {
+    let items = list.as_array().into_iter().flatten();
+    let rows = items.map(|item| members.iter().map(|member| cell(&item[*member])).collect());
+    table(head, &rows.collect::<Vec<_>>(), none)
+}
+
+pub(super) async fn discover(request: ClientRequest) -> CommandResult {
+    request.no_more_than(0)?;
+    let client = request.connect().await?;
+    let era = if client.era() == Era::Legacy { "legacy" } else { "modern" };
+    let found = json!({
+        "era": era,
+        "protocolVersion": client.revision(),
+        "serverInfo": client.server(),
+        "capabilities": client.capabilities(),
+        "instructions": client.welcome()["instructions"],
+        "supportedVersions": client.welcome()["supportedVersions"],
+    });
+    request.form.show(&found, |found| {
+        let can = found["capabilities"].as_object().into_iter().flatten();
+        let can = can.map(|(name, _)| plain(name)).collect::<Vec<_>>().join(", ");
+        let server = &found["serverInfo"];
+        let mut rows = vec![
+            ("server", format!("{} {}", cell(&server["name"]), cell(&server["version"]))),
+            ("protocol", format!("{} ({era})", cell(&found["protocolVersion"]))),
+            ("can do", can),
+        ];
+        rows.extend(found["instructions"].as_str().map(|text| ("says", plain(text))));
+        let lines = rows.iter().map(|(what, text)| format!("{what:8}  {}", text.trim()));
+        lines.collect::<Vec<_>>().join("\n")
+    });
+    Ok(())
+}
+
+pub(super) async fn ping(request: ClientRequest) -> CommandResult {
+    request.no_more_than(0)?;
+    let client = request.connect().await?;
+    let sent = Instant::now();
+    client.ping().await.map_err(failed)?;
+    let millis = sent.elapsed().as_secs_f64() * 1000.0;
+    request
+        .form
+        .show(&json!({ "milliseconds": millis }), |_| format!("answered in {millis:.1} ms"));
+    Ok(())
+}
+
+/// Prints until the server ends it or a signal comes.
+pub(super) async fn listen(request: ClientRequest) -> CommandResult {
+    let filter = filter(&request.operands)?;
+    request.no_arguments()?;
+    let client = request.connect().await?;
+    let mut listening = client.listen(filter).await.map_err(failed)?;
+    let honoured = listening.honoured();
+    tracing::info!(target: "switchboard::command::client::requests", "listening for {honoured}");
+    while let Some(note) = listening.next().await {
+        let line = json!({"method": note.method, "params": note.params});
+        request.form.show_line(&line, |line| {
+            let about = cell(&line["params"]["uri"]);
+            format!("{} {about}", plain(&note.method)).trim_end().to_owned()
+        });
+    }
+    if client.is_connected() {
+        return Ok(());
+    }
+    Err(CommandError::new("Transport closed").for_scripts(ExitStatus::Unreachable, "unreachable"))
+}
+
+/// All lists, unless something is named.
+fn filter(words: &[String]) -> CommandResult<ListenFilter> {
+    let lists = ["tools", "prompts", "resources"];
+    let strange = words.iter().find(|word| !word.contains(':') && !lists.contains(&word.as_str()));
+    if let Some(strange) = strange {
+        let hint = "name tools, prompts, resources, or the URI of a resource";
+        return wrong(format!("{strange:?} is nothing to listen for"), hint).map_err(usage);
+    }
+    let has = |name: &str| words.is_empty() || words.iter().any(|word| word == name);
+    let uris = words.iter().filter(|word| word.contains(':')).cloned().collect();
+    let [tools, prompts, resources] = lists.map(has);
+    Ok(ListenFilter { tools, prompts, resources, uris })
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn words_are_text_or_json_and_come_last() {
         let words = ["a=1", "b:=[1,2]", "c=x=y", "d="].map(str::to_owned);
         let arguments = read_arguments(Some(r#"{"a":0,"z":true}"#), &words).unwrap();
-        assert_eq!(arguments, json!({"a": "1", "b": [1, 2], "c": "x=y", "d": "", "z": true}));
+        assert_eq!(
+            Value::from(arguments),
+            json!({"a": "1", "b": [1, 2], "c": "x=y", "d": "", "z": true})
+        );
     }
 
     #[test]

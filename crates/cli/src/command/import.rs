@@ -10,22 +10,21 @@ use switchboard_net::platform;
 use switchboard_net::upstream::Target;
 
 use crate::args::{Form, ImportArgs};
-use crate::exit::CommandError;
-use crate::output::{Output, counted, plain, table, write_line};
-use crate::target::{short, surroundings};
+use crate::exit::{CommandError, CommandResult, wrong};
+use crate::output::{counted, plain, table, write_line};
+use crate::target::{short, surroundings, unread};
 
 /// Shows what there is, and writes it if that was asked for.
-pub(crate) fn run(args: &ImportArgs) -> Result<(), CommandError> {
+pub(crate) fn run(args: &ImportArgs) -> CommandResult {
     let around = surroundings()?;
     if args.write.as_deref().is_some_and(is_toml) {
-        return Err(CommandError::new("servers can be added to JSON files only")
-            .hint("name a file that ends with .json; TOML files are read all the same"));
+        let hint = "name a file that ends with .json; TOML files are read all the same";
+        return wrong("servers can be added to JSON files only", hint);
     }
     let from = places(args, &around)?;
-    let import = Import::gather(&from, args.write.as_deref(), &around).map_err(|e| told(&e))?;
+    let import = Import::gather(&from, args.write.as_deref(), &around).map_err(|e| unread(&e))?;
     let rows: Vec<_> = import.candidates.iter().map(describe).collect();
-    let output = Output { form: args.output };
-    output.show(&json!({ "servers": rows }), |_| text(&import, &around));
+    args.output.show(&json!({ "servers": rows }), |_| text(&import, &around));
     if let Some(file) = &args.write {
         return write(&import, file, args);
     }
@@ -35,15 +34,8 @@ pub(crate) fn run(args: &ImportArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn told(error: &ReadError) -> CommandError {
-    CommandError::of(error).hint(error.instead())
-}
-
 /// The files that the user named must be there; of the usual ones some are.
-fn places(
-    args: &ImportArgs,
-    around: &Surroundings,
-) -> Result<Vec<(String, PathBuf)>, CommandError> {
+fn places(args: &ImportArgs, around: &Surroundings) -> CommandResult<Vec<(String, PathBuf)>> {
     if args.from.is_empty() {
         return Ok(Import::usual(around));
     }
@@ -89,8 +81,8 @@ fn text(import: &Import, around: &Surroundings) -> String {
         [&found.name, &place(found), &whose, &fate(found)].map(|cell| plain(cell)).to_vec()
     });
     let rows: Vec<_> = rows.collect();
-    let head = ["NAME", "SERVER", "FROM", "WHAT BECOMES OF IT"];
-    let mut lines = vec![table(&head, &rows, "No other client names a server.")];
+    let head = "NAME  SERVER  FROM  WHAT BECOMES OF IT";
+    let mut lines = vec![table(head, &rows, "No other client names a server.")];
     let broken = import.candidates.iter().flat_map(Candidate::errors);
     lines.extend(broken.map(|problem| format!("{problem}; {}", problem.instead)));
     lines.extend(import.unread.iter().map(ReadError::line));
@@ -117,7 +109,7 @@ fn fate(found: &Candidate) -> String {
     }
 }
 
-fn write(import: &Import, file: &Path, args: &ImportArgs) -> Result<(), CommandError> {
+fn write(import: &Import, file: &Path, args: &ImportArgs) -> CommandResult {
     let count = import.added();
     if count == 0 {
         say(args, &format!("\nNothing to add to {}.", file.display()));
@@ -151,16 +143,16 @@ fn say(args: &ImportArgs, text: &str) {
 }
 
 /// Asks on the terminal; without one the answer is no.
-fn ask(question: &str) -> Result<bool, CommandError> {
+fn ask(question: &str) -> CommandResult<bool> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
-        return Err(CommandError::new("nothing was written, for nobody can be asked here")
-            .hint("write without asking: --yes"));
+        let what = "nothing was written, for nobody can be asked here";
+        return wrong(what, "write without asking: --yes");
     }
     // Without stderr the question cannot be shown.
     _ = write!(io::stderr().lock(), "\n{question} [y/N] ");
     let mut answer = String::new();
-    stdin.lock().read_line(&mut answer).map_err(|error| CommandError::of(&error))?;
+    stdin.lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 

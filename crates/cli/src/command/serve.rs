@@ -1,12 +1,13 @@
-//! `switchboard serve`: many servers behind one address.
+//! `switchboard serve`: many servers behind one address. Follows the files while it runs.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
+use serde_json::json;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::{Gateway, Offered, Place};
@@ -14,6 +15,7 @@ use switchboard_gateway::monitor::CallMonitor;
 use switchboard_gateway::plan::{Plan, PlanChanges, Reading, Secret, ServerPlan};
 use switchboard_gateway::policy::{Access, KeyHash, MIN_KEY};
 use switchboard_gateway::span::Spans;
+use switchboard_gateway::watch::Watch;
 use switchboard_gateway::{metrics, status};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::site::Site;
@@ -22,21 +24,20 @@ use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
 use switchboard_proto::limits::Limits;
+use switchboard_proto::moment;
+use tokio::task::JoinSet;
 
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
-use crate::exit::CommandError;
+use crate::exit::{CommandError, CommandResult};
 use crate::output::write_finding;
-use crate::serve::web::{self, Around, Mount, Web};
-use crate::serve::{self, Offer};
-use crate::signal::Stop;
+use crate::serve::{self, Around, Mount, Offer, Web};
+use crate::signal::StopSignal;
 use crate::{command, header, log, target};
-use reload::{Follow, Loaded};
 
 mod otel;
-mod reload;
 
 /// Serves until a signal, or until the client on our stdio is gone.
-pub(crate) async fn run(args: &GatewayArgs) -> Result<(), CommandError> {
+pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     let reading = read(args)?;
     if args.check {
         command::tell_sound(&reading.plan);
@@ -45,7 +46,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), CommandError> {
     log::hide(Secret::collect(&[&reading.plan]));
     // Before the first server is started: how many may be depends on it.
     serve::raise_open_files();
-    let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
+    let stop = StopSignal::on_signals()?;
     let ancestry = serve::gateway_ancestry(&args.config, args.stdio);
     if ancestry.is_loop() {
         return serve::refuse_loop(&ancestry, args.stdio, stop).await;
@@ -65,7 +66,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), CommandError> {
         let server = server.server(target::environment(), fetch.clone(), &HeaderMap::new());
         server.named_by(&ancestry)
     });
-    let gateway = gateway.map_err(|error| CommandError::of(&error))?;
+    let gateway = gateway?;
     let (stopped, listening) = (stop.clone().asked(), Arc::clone(&gateway));
     tokio::spawn(async move {
         stopped.await;
@@ -84,8 +85,8 @@ async fn serve(
     gateway: &Arc<Gateway>,
     follow: Follow,
     limits: Arc<Limits>,
-    stop: Stop,
-) -> Result<(), CommandError> {
+    stop: StopSignal,
+) -> CommandResult {
     let plan = gateway.plan();
     if args.stdio {
         let Some(all) = gateway.places().into_iter().next() else { return Ok(()) };
@@ -94,13 +95,13 @@ async fn serve(
         return offer.serve(&serve_args(args, &plan), None, stop).await;
     }
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
-    let pages = pages(gateway.fleet(), follow.loaded());
+    let pages = pages(gateway.fleet(), Arc::clone(&follow.loaded));
     let authenticator = Some(Arc::clone(gateway.authenticator()));
-    let around = Around { pages, authenticator, bounds: Some(plan.bounds) };
+    let around = Around { pages, authenticator, bounds: plan.bounds };
     let web = Web::bind(around, port, &serve_args(args, &plan), &WebArgs::default()).await?;
-    let mut stands = ServedSites::new(&web, limits);
-    stands.follow(gateway);
-    let _following = follow.run(Some(stands));
+    let mut served = ServedSites::new(&web, limits);
+    served.follow(gateway);
+    let _following = follow.run(Some(served));
     web.serve(stop).await;
     Ok(())
 }
@@ -127,9 +128,9 @@ fn host(args: &GatewayArgs, plan: &Plan) -> String {
 const MISTAKES: &str = "the configuration has mistakes";
 
 /// What the files mean; the built-in server if there are none.
-fn read(args: &GatewayArgs) -> Result<Reading, CommandError> {
+fn read(args: &GatewayArgs) -> CommandResult<Reading> {
     if args.config.is_empty() {
-        let program = std::env::current_exe().map_err(|error| CommandError::of(&error))?;
+        let program = std::env::current_exe()?;
         let command = Command::new(program.to_string_lossy()).args(&["demo".to_owned()]);
         let demo = ServerPlan::new("demo", Target::Command(command));
         let servers = [("demo".to_owned(), demo)].into();
@@ -145,7 +146,7 @@ fn read(args: &GatewayArgs) -> Result<Reading, CommandError> {
             return Err(CommandError::new(MISTAKES));
         }
     } else if let Some(error) = reading.unread.first() {
-        return Err(CommandError::of(error).hint(error.instead()));
+        return Err(target::unread(error));
     } else {
         tell(&reading.problems);
     }
@@ -162,11 +163,11 @@ fn read(args: &GatewayArgs) -> Result<Reading, CommandError> {
 
 /// Adds what the command line says; what makes a plan one that cannot be followed,
 /// although its files are right.
-fn check_plan(args: &GatewayArgs, plan: &mut Plan, reach: &Exposure) -> Result<(), CommandError> {
+fn check_plan(args: &GatewayArgs, plan: &mut Plan, reach: &Exposure) -> CommandResult {
     add_api_key(args, plan)?;
     reach.check(&plan.access)?;
     // One address is as good as another to see whether it can be made.
-    web::guard(([127, 0, 0, 1], 0).into(), &serve_args(args, plan), &WebArgs::default())?;
+    serve::guard(([127, 0, 0, 1], 0).into(), &serve_args(args, plan), &WebArgs::default())?;
     if plan.servers.is_empty() {
         let files: Vec<_> = args.config.iter().map(|file| file.display().to_string()).collect();
         let hint = format!("name one in {} that is enabled and has no mistakes", files.join(", "));
@@ -216,7 +217,7 @@ impl Exposure {
     }
 
     /// Other machines come in only if they show who they are, or the user insists.
-    fn check(&self, access: &Access) -> Result<(), CommandError> {
+    fn check(&self, access: &Access) -> CommandResult {
         let host = &self.host;
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let is_here = bare == "localhost" || bare.parse().is_ok_and(|at: IpAddr| at.is_loopback());
@@ -232,7 +233,7 @@ impl Exposure {
 }
 
 /// Lets in whom the command line lets in too.
-fn add_api_key(args: &GatewayArgs, plan: &mut Plan) -> Result<(), CommandError> {
+fn add_api_key(args: &GatewayArgs, plan: &mut Plan) -> CommandResult {
     if args.stdio {
         plan.access = Access::default();
     } else if let Some(key) = &args.api_key {
@@ -253,7 +254,7 @@ struct ServedSites {
     mount: Mount,
     limits: Arc<Limits>,
     /// Each with whether its clients share a server, which it cannot unlearn.
-    there: BTreeMap<web::Place, (Site, bool)>,
+    there: BTreeMap<Place, (Site, bool)>,
 }
 
 impl ServedSites {
@@ -263,7 +264,7 @@ impl ServedSites {
     }
 
     /// Keeps to what the arguments and the plan say about names, pages and bounds.
-    fn adjust(&mut self, args: &ServeArgs, plan: &Plan) -> Result<(), CommandError> {
+    fn adjust(&mut self, args: &ServeArgs, plan: &Plan) -> CommandResult {
         self.mount.change(args, &plan.bounds)?;
         self.limits = Arc::new(plan.bounds.limits(&Limits::default()));
         self.sites.guard(self.mount.guard());
@@ -276,7 +277,6 @@ impl ServedSites {
         let mut before = std::mem::take(&mut self.there);
         let mut sites = Vec::new();
         for Offered { place, backend, shared, light } in gateway.places() {
-            let place = web_place(place);
             let site = match before.remove(&place) {
                 Some((site, same)) if same == shared => {
                     site.adjust(self.mount.rules(&self.limits, light));
@@ -285,7 +285,7 @@ impl ServedSites {
                 other => {
                     other.inspect(|(site, _)| site.close());
                     let limits = Arc::clone(&self.limits);
-                    self.mount.site(&place, Offer { backend, shared, limits }, light)
+                    self.mount.site(place.clone(), Offer { backend, shared, limits }, light)
                 }
             };
             sites.push(site.clone());
@@ -302,19 +302,11 @@ impl ServedSites {
     fn end_listens(&self, changes: &PlanChanges) {
         let PlanChanges { changed, adjusted, regranted, .. } = changes;
         for (place, (site, _)) in &self.there {
-            let web::Place::Server(server) = place else { continue };
+            let Place::Server(server) = place else { continue };
             let is_other = changed.contains(server) || adjusted.contains(server);
             let is_meant = |who: &str| is_other || regranted.iter().any(|name| name == who);
             site.end_listens_of(|who| is_meant(who.name()));
         }
-    }
-}
-
-fn web_place(place: Place) -> web::Place {
-    match place {
-        Place::All => web::Place::Root,
-        Place::Server(name) => web::Place::Server(name),
-        Place::Group(name) => web::Place::Group(name),
     }
 }
 
@@ -334,7 +326,7 @@ fn start_monitor(fetch: &Fetch) -> Arc<CallMonitor> {
 }
 
 /// Whether we are well, whether a server is there, how everything stands, and what was counted.
-fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, SitePage)> {
+fn pages(fleet: &Arc<Fleet>, loaded: Arc<Mutex<Loaded>>) -> Vec<(String, SitePage)> {
     let (ready, all, counted) = (Arc::clone(fleet), Arc::clone(fleet), Arc::clone(fleet));
     let is_ready = move || {
         let states = ready.states();
@@ -342,7 +334,9 @@ fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, SitePage)> {
     };
     let status = move |sites: &_| {
         let mut status = status::status(&all, sites);
-        status["config"] = loaded.status();
+        let loaded = lock(&loaded);
+        // The log has the rest: files are not for everybody to know.
+        status["config"] = json!({"loaded": moment::text(loaded.at), "problems": loaded.problems});
         status.to_string()
     };
     let metrics = move |sites: &_| metrics::page(&counted, sites);
@@ -352,4 +346,121 @@ fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, SitePage)> {
         ("/status".to_owned(), SitePage::Json(Box::new(status))),
         ("/metrics".to_owned(), SitePage::Metrics(Box::new(metrics))),
     ]
+}
+
+/// The component `reload` in log lines.
+const RELOAD: &str = "switchboard::command::serve::reload";
+
+/// Has the gateway do what the files say.
+struct Follow {
+    args: GatewayArgs,
+    /// Whom the address lets in that is bound, whatever the files say now.
+    reach: Exposure,
+    gateway: Arc<Gateway>,
+    watch: Watch,
+    loaded: Arc<Mutex<Loaded>>,
+}
+
+/// Which configuration is in force, for the page `/status`.
+struct Loaded {
+    at: SystemTime,
+    /// Mistakes for which what the files say is not in force.
+    problems: usize,
+}
+
+fn lock(loaded: &Mutex<Loaded>) -> MutexGuard<'_, Loaded> {
+    loaded.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Follow {
+    /// Listens from now on, for changes of files and SIGHUP.
+    fn new(
+        args: &GatewayArgs,
+        gateway: &Arc<Gateway>,
+        reading: &Reading,
+        stop: &StopSignal,
+    ) -> CommandResult<Self> {
+        let mut watch = Watch::new(args.config.clone(), target::surroundings()?, reading);
+        if !args.config.is_empty() {
+            stop.reload_on_hangup(watch.reload())?;
+            if let Err(error) = watch.listen() {
+                let line = CommandError::of(&error).line();
+                tracing::warn!(target: RELOAD, "{line}; send SIGHUP after a change");
+            }
+        }
+        let loaded = Loaded { at: SystemTime::now(), problems: reading.errors().count() };
+        let plan = gateway.plan();
+        let reach = Exposure::new(args, &plan);
+        let args = GatewayArgs { host: Some(host(args, &plan)), ..args.clone() };
+        let gateway = Arc::clone(gateway);
+        Ok(Self { args, reach, gateway, watch, loaded: Arc::new(Mutex::new(loaded)) })
+    }
+
+    /// Follows until what it returns is dropped; `sites` is what is served over HTTP.
+    fn run(mut self, mut sites: Option<ServedSites>) -> JoinSet<()> {
+        let mut following = JoinSet::new();
+        following.spawn(async move {
+            loop {
+                let reading = self.watch.changed().await;
+                let problems = self.apply(reading, sites.as_mut());
+                let mut loaded = lock(&self.loaded);
+                loaded.problems = problems;
+                if problems == 0 {
+                    loaded.at = SystemTime::now();
+                }
+            }
+        });
+        following
+    }
+
+    /// Follows what was read; the number of mistakes because of which it is not followed.
+    fn apply(&self, mut reading: Reading, sites: Option<&mut ServedSites>) -> usize {
+        for error in &reading.unread {
+            tracing::error!(target: RELOAD, "{}", error.line());
+        }
+        tell(&reading.problems);
+        if !reading.is_sound() {
+            tracing::error!(target: RELOAD, "{MISTAKES}; what was in force stays in force");
+            return reading.unread.len() + reading.errors().count();
+        }
+        // The servers of before may still speak.
+        log::hide(Secret::collect(&[&self.gateway.plan(), &reading.plan]));
+        let checked = check_plan(&self.args, &mut reading.plan, &self.reach);
+        let was_open = self.gateway.plan().access.is_open();
+        let applied = checked.and_then(|()| Ok(self.gateway.apply(reading.plan)?));
+        match applied {
+            Ok(changes) => {
+                if let Some(sites) = sites {
+                    let plan = self.gateway.plan();
+                    if let Err(failure) = sites.adjust(&serve_args(&self.args, &plan), &plan) {
+                        // A plan with such a mistake is not followed.
+                        tracing::error!(target: RELOAD, "{}", failure.line());
+                    }
+                    sites.follow(&self.gateway);
+                    sites.end_listens(&changes);
+                }
+                tell_changes(&changes);
+                if !was_open && self.gateway.plan().access.is_open() {
+                    tracing::warn!(target: RELOAD, "no key is needed any more: any client may connect");
+                }
+                0
+            }
+            Err(failure) => {
+                tracing::error!(target: RELOAD, "{}; what was in force stays in force", failure.line());
+                1
+            }
+        }
+    }
+}
+
+fn tell_changes(changes: &PlanChanges) {
+    let PlanChanges { added, removed, changed, adjusted, .. } = changes;
+    let what = "configuration is in force";
+    tracing::info!(target: RELOAD, ?added, ?removed, restarted = ?changed, ?adjusted, "{what}");
+    if changes.listen {
+        tracing::warn!(
+            target: RELOAD,
+            "host, port, allowUnauthenticated, maxConnections and maxHeaderBytes hold from the next start on"
+        );
+    }
 }

@@ -13,9 +13,9 @@ use tokio::time::timeout;
 
 use super::client::{interrupted, other, until, usage};
 use crate::args::StatusArgs;
-use crate::exit::{CommandError, ExitStatus};
+use crate::exit::{CommandError, CommandResult, ExitStatus};
 use crate::output::{cell, counted, plain, table, write_line};
-use crate::signal::Stop;
+use crate::signal::StopSignal;
 use crate::{header, target};
 
 /// How long a gateway may take to answer.
@@ -28,8 +28,8 @@ const MOST: usize = 16 << 20;
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 /// Shows it once, or until a signal.
-pub(crate) async fn run(args: &StatusArgs) -> Result<(), CommandError> {
-    let stop = Stop::on_signals().map_err(|error| other(&CommandError::of(&error).to_string()))?;
+pub(crate) async fn run(args: &StatusArgs) -> CommandResult {
+    let stop = StopSignal::on_signals().map_err(other)?;
     let gateway = StatusPage::new(args).map_err(usage)?;
     let showing = async {
         show(args, &gateway.ask().await?);
@@ -54,7 +54,7 @@ struct StatusPage {
 }
 
 impl StatusPage {
-    fn new(args: &StatusArgs) -> Result<Self, CommandError> {
+    fn new(args: &StatusArgs) -> CommandResult<Self> {
         let variable = |name: &str| std::env::var(name).ok();
         let key = match &args.key {
             Some(key) => Some(header::filled(key, variable)?),
@@ -69,7 +69,7 @@ impl StatusPage {
         Ok(Self { url: page(&args.url)?, key: key.transpose()?, fetch: target::fetch_as_usual()? })
     }
 
-    async fn ask(&self) -> Result<Value, CommandError> {
+    async fn ask(&self) -> CommandResult<Value> {
         let mut request = Request::new(Bytes::new());
         request.uri_mut().clone_from(&self.url);
         if let Some(key) = &self.key {
@@ -80,8 +80,7 @@ impl StatusPage {
             failure.hint(hint).for_scripts(ExitStatus::Unreachable, "unreachable")
         };
         let asked = timeout(PATIENCE, async {
-            let response =
-                self.fetch.send(request).await.map_err(|error| CommandError::of(&error))?;
+            let response = self.fetch.send(request).await?;
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), MOST).collect().await;
             let body = body.map_err(|error| CommandError::new(error.to_string()))?;
@@ -109,7 +108,7 @@ fn no_gateway() -> CommandError {
 }
 
 /// The page of the gateway at `text`, which may also name one of its endpoints.
-fn page(text: &str) -> Result<Uri, CommandError> {
+fn page(text: &str) -> CommandResult<Uri> {
     let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url = full.parse::<Uri>().ok();
     let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
@@ -141,8 +140,7 @@ fn show(args: &StatusArgs, status: &Value) {
     }
 }
 
-const HEAD: [&str; 8] =
-    ["SERVER", "STATE", "ERA", "TRANSPORT", "TOOLS", "CALLS", "CHILDREN", "RESTARTS"];
+const HEAD: &str = "SERVER  STATE  ERA  TRANSPORT  TOOLS  CALLS  CHILDREN  RESTARTS";
 
 /// For people.
 fn text(status: &Value) -> String {
@@ -160,7 +158,7 @@ fn text(status: &Value) -> String {
             words.into_iter().chain(numbers).collect()
         })
         .collect();
-    let servers = table(&HEAD, &rows, "no servers");
+    let servers = table(HEAD, &rows, "no servers");
     let parts = [Some(servers), session_rows(status), Some(session_summary(status))];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
@@ -168,19 +166,8 @@ fn text(status: &Value) -> String {
 /// Sessions in the table: with some servers above they fit a screen.
 const MOST_SESSIONS: usize = 20;
 
-const SESSION_HEAD: [&str; 11] = [
-    "SESSION",
-    "PRINCIPAL",
-    "CLIENT",
-    "ERA",
-    "REVISION",
-    "TRANSPORT",
-    "PATH",
-    "AGE",
-    "IDLE",
-    "CALLS",
-    "STREAMS",
-];
+const SESSION_HEAD: &str =
+    "SESSION  PRINCIPAL  CLIENT  ERA  REVISION  TRANSPORT  PATH  AGE  IDLE  CALLS  STREAMS";
 
 fn count(of: &Value) -> usize {
     usize::try_from(of.as_u64().unwrap_or_default()).unwrap_or(usize::MAX)
@@ -191,7 +178,7 @@ fn session_rows(status: &Value) -> Option<String> {
     let sessions = &status["sessions"];
     let list = sessions["list"].as_array().filter(|list| !list.is_empty())?;
     let rows: Vec<_> = list.iter().take(MOST_SESSIONS).map(session_row).collect();
-    let text = table(&SESSION_HEAD, &rows, "");
+    let text = table(SESSION_HEAD, &rows, "");
     // What the gateway leaves out of its list is more, too.
     let all = count(&sessions["count"]) + count(&sessions["listens"]);
     let more = all.max(list.len()).saturating_sub(rows.len());

@@ -1,9 +1,14 @@
 //! mcp-proxy of npm: a command on Streamable HTTP and HTTP+SSE.
 
-use super::table::{self, Complaint, Lookup, Means, Row, Takes, Tool, bytes, seconds, shell};
-use super::translate::{BridgeLine, BridgeServer, ParsedLine};
+use super::table::Means::{self, Combined, Converted, NoEffect, Ours, Refused, Words};
+use super::table::{
+    Conversion, DAY, FlagRow, ForeignTool, HOUR, Lookup, YEAR, any, bytes, one, seconds,
+    seconds_or, shell, switch,
+};
+use super::{BridgeLine, BridgeServer, ParsedLine};
+use crate::exit::{CommandResult, wrong};
 
-pub(super) const TOOL: Tool = Tool {
+pub(super) const TOOL: ForeignTool = ForeignTool {
     name: "mcp-proxy-npm",
     origin: "npm: mcp-proxy",
     usage: "mcp-proxy [FLAGS] [--] CMD [ARG]...",
@@ -13,109 +18,68 @@ pub(super) const TOOL: Tool = Tool {
     arrange,
 };
 
-const TLS: Means = Means::Refused("switchboard does not serve TLS; put a reverse proxy in front");
+const TLS: Means = Refused("switchboard does not serve TLS; put a reverse proxy in front");
 
-const ROWS: &[Row] = &[
-    Row::new("--server", Takes::One, "sse or stream; both by default")
-        .means(Means::Combined("bridge --serve")),
-    Row::new("--port", Takes::One, "port to listen on; 8080 by default")
-        .means(Means::Combined("bridge --port")),
-    Row::new("--host", Takes::One, "address to listen on; all addresses by default")
-        .means(Means::Combined("bridge --host")),
-    Row::new("--endpoint", Takes::One, "path of the transport that --server chooses")
-        .means(Means::Combined("bridge --path, or --sse-path with --server sse")),
-    Row::new("--sseEndpoint", Takes::One, "path of HTTP+SSE; /sse by default")
-        .means(Means::Combined("bridge --sse-path")),
-    Row::new("--streamEndpoint", Takes::One, "path of Streamable HTTP; /mcp by default")
-        .means(Means::Combined("bridge --path")),
-    Row::new("--stateless", Takes::Nothing, "no sessions on Streamable HTTP")
-        .means(Means::Words(&["--stateless"])),
-    Row::new("--modern", Takes::Nothing, "serve 2026-07-28 too; on by default")
-        .means(Means::Combined("bridge, or bridge --legacy-only with --no-modern")),
-    Row::new("--apiKey", Takes::One, "key that clients must send as X-API-Key")
-        .means(Means::Ours("--api-key")),
-    Row::new("--corsAddAllowedHeader", Takes::Any, "header that web pages may send")
-        .means(Means::Ours("--allow-header")),
-    Row::new(
-        "--requestTimeout",
-        Takes::One,
-        "milliseconds that a request may take; 5 minutes by default",
-    )
-    .means(Means::Combined("bridge --timeout")),
-    Row::new(
+const TUNNEL: Means = Refused("switchboard has no tunnel; run a tunnel of your own");
+
+const ROWS: &[FlagRow] = &[
+    one("--server", "sse or stream; both by default").means(Combined("bridge --serve")),
+    one("--port", "port to listen on; 8080 by default").means(Combined("bridge --port")),
+    one("--host", "address to listen on; all addresses by default")
+        .means(Combined("bridge --host")),
+    one("--endpoint", "path of the transport that --server chooses")
+        .means(Combined("bridge --path, or --sse-path with --server sse")),
+    one("--sseEndpoint", "path of HTTP+SSE; /sse by default").means(Combined("bridge --sse-path")),
+    one("--streamEndpoint", "path of Streamable HTTP; /mcp by default")
+        .means(Combined("bridge --path")),
+    switch("--stateless", "no sessions on Streamable HTTP").means(Words(&["--stateless"])),
+    switch("--modern", "serve 2026-07-28 too; on by default")
+        .means(Combined("bridge, or bridge --legacy-only with --no-modern")),
+    one("--apiKey", "key that clients must send as X-API-Key").means(Ours("--api-key")),
+    any("--corsAddAllowedHeader", "header that web pages may send").means(Ours("--allow-header")),
+    one("--requestTimeout", "milliseconds that a request may take; 5 minutes by default")
+        .means(Combined("bridge --timeout")),
+    one(
         "--connectionTimeout",
-        Takes::One,
         "milliseconds that the command may take to start; 1 minute by default",
     )
-    .means(Means::Combined("bridge --start-timeout")),
-    Row::new(
-        "--sessionIdleTimeout",
-        Takes::One,
-        "milliseconds until an unused session ends; 0 for never",
-    )
-    .means(Means::Converted("--session-timeout", idle)),
-    Row::new(
-        "--keepAliveTimeout",
-        Takes::One,
-        "milliseconds that a connection may be idle; 5 minutes by default",
-    )
-    .means(Means::Combined("bridge --idle-connection")),
-    Row::new(
+    .means(Combined("bridge --start-timeout")),
+    one("--sessionIdleTimeout", "milliseconds until an unused session ends; 0 for never")
+        .means(Converted("--session-timeout", |values| seconds_or(YEAR, values))),
+    one("--keepAliveTimeout", "milliseconds that a connection may be idle; 5 minutes by default")
+        .means(Combined("bridge --idle-connection")),
+    one(
         "--gracefulShutdownTimeout",
-        Takes::One,
         "milliseconds for requests in flight at the end; 5 seconds by default",
     )
-    .means(Means::Combined("bridge --grace")),
-    Row::new("--maxBodySize", Takes::One, "bytes of a request; 10 MiB by default, 0 for no limit")
-        .means(Means::Combined("bridge --max-message")),
-    Row::new(
-        "--eventStore",
-        Takes::Nothing,
-        "keep events for clients that come back; on by default",
-    )
-    .means(Means::Combined("bridge, or bridge --history 0 with --no-eventStore")),
-    Row::new("--eventStoreMaxEvents", Takes::One, "how many events are kept, in 4 MiB at most")
-        .means(Means::Converted("--history-events", events)),
-    Row::new("--upstreamProtocol", Takes::One, "legacy, auto or modern").means(Means::NoEffect(
-        "the bridge speaks the era of each side, and translates between them",
-    )),
-    Row::new("--shell", Takes::Nothing, "run the command by a shell")
-        .means(Means::Combined("bridge -- sh -c CMD")),
-    Row::new("--debug", Takes::Nothing, "log more").means(Means::Words(&["--log-level=debug"])),
-    Row::new("--sslCert", Takes::One, "certificate to serve with").means(TLS),
-    Row::new("--sslKey", Takes::One, "its key").means(TLS),
-    Row::new("--sslCa", Takes::One, "authorities to trust").means(TLS),
-    Row::new("--tunnel", Takes::Nothing, "be reached through a public tunnel")
-        .means(Means::Refused("switchboard has no tunnel; run a tunnel of your own")),
-    Row::new("--tunnelSubdomain", Takes::One, "its name")
-        .means(Means::Refused("switchboard has no tunnel; run a tunnel of your own")),
+    .means(Combined("bridge --grace")),
+    one("--maxBodySize", "bytes of a request; 10 MiB by default, 0 for no limit")
+        .means(Combined("bridge --max-message")),
+    switch("--eventStore", "keep events for clients that come back; on by default")
+        .means(Combined("bridge, or bridge --history 0 with --no-eventStore")),
+    one("--eventStoreMaxEvents", "how many events are kept, in 4 MiB at most")
+        .means(Converted("--history-events", events)),
+    one("--upstreamProtocol", "legacy, auto or modern")
+        .means(NoEffect("the bridge speaks the era of each side, and translates between them")),
+    switch("--shell", "run the command by a shell").means(Combined("bridge -- sh -c CMD")),
+    switch("--debug", "log more").means(Words(&["--log-level=debug"])),
+    one("--sslCert", "certificate to serve with").means(TLS),
+    one("--sslKey", "its key").means(TLS),
+    one("--sslCa", "authorities to trust").means(TLS),
+    switch("--tunnel", "be reached through a public tunnel").means(TUNNEL),
+    one("--tunnelSubdomain", "its name").means(TUNNEL),
 ];
-
-/// Our longest life of an unused session, in seconds.
-const YEAR: u64 = 31_536_000;
-
-fn idle(values: &[String]) -> Result<Vec<String>, String> {
-    table::seconds_or(YEAR, values)
-}
 
 fn events(values: &[String]) -> Result<Vec<String>, String> {
     let count = values.last().and_then(|value| value.parse().ok()).filter(|&count: &u32| count > 0);
     Ok(vec![count.ok_or("not a number of events")?.to_string()])
 }
 
-fn up_to_a_day(values: &[String]) -> Result<Vec<String>, String> {
-    seconds(86_400, values)
-}
-
-fn up_to_an_hour(values: &[String]) -> Result<Vec<String>, String> {
-    seconds(3600, values)
-}
-
-fn arrange(given: &ParsedLine, _: Lookup<'_>) -> Result<BridgeLine, Complaint> {
+fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     let words = if given.command.is_empty() { &given.operands } else { &given.command };
     if words.first().is_none_or(|word| word.contains("://")) {
         let hint = "mcp-proxy --port 8080 -- node server.js";
-        return Err(Complaint::new("no command to run", hint));
+        return wrong("no command to run", hint);
     }
     let by_shell = given.is_on("--shell");
     let words = if by_shell { shell(&words.join(" ")) } else { words.clone() };
@@ -142,7 +106,7 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> Result<BridgeLine, Complaint> {
     Ok(bridge)
 }
 
-fn paths(bridge: &mut BridgeLine, given: &ParsedLine) -> Result<(), Complaint> {
+fn paths(bridge: &mut BridgeLine, given: &ParsedLine) -> CommandResult {
     let endpoint = given.last("--endpoint");
     let (mut sse, mut stream) = (given.last("--sseEndpoint"), given.last("--streamEndpoint"));
     match given.last("--server") {
@@ -156,8 +120,7 @@ fn paths(bridge: &mut BridgeLine, given: &ParsedLine) -> Result<(), Complaint> {
             bridge.say("--serve", "http");
         }
         Some(other) => {
-            let what = format!("{other:?} is no kind of server");
-            return Err(Complaint::new(what, "use sse or stream"));
+            return wrong(format!("{other:?} is no kind of server"), "use sse or stream");
         }
     }
     if let Some(path) = sse {
@@ -169,23 +132,20 @@ fn paths(bridge: &mut BridgeLine, given: &ParsedLine) -> Result<(), Complaint> {
     Ok(())
 }
 
-type Turn = fn(&[String]) -> Result<Vec<String>, String>;
-
 /// What is always said, because its default is not ours.
-fn numbers(bridge: &mut BridgeLine, given: &ParsedLine) -> Result<(), Complaint> {
-    let rows: [(&str, &str, &str, Turn); 5] = [
-        ("--connectionTimeout", "60000", "--start-timeout", up_to_a_day),
-        ("--requestTimeout", "300000", "--timeout", up_to_a_day),
-        ("--keepAliveTimeout", "300000", "--idle-connection", up_to_a_day),
-        ("--gracefulShutdownTimeout", "5000", "--grace", up_to_an_hour),
+fn numbers(bridge: &mut BridgeLine, given: &ParsedLine) -> CommandResult {
+    let rows: [(&str, &str, &str, Conversion); 5] = [
+        ("--connectionTimeout", "60000", "--start-timeout", |values| seconds(DAY, values)),
+        ("--requestTimeout", "300000", "--timeout", |values| seconds(DAY, values)),
+        ("--keepAliveTimeout", "300000", "--idle-connection", |values| seconds(DAY, values)),
+        ("--gracefulShutdownTimeout", "5000", "--grace", |values| seconds(HOUR, values)),
         ("--maxBodySize", "10485760", "--max-message", bytes),
     ];
     for (flag, usual, ours, turn) in rows {
         let value = given.last(flag).unwrap_or(usual);
-        let turned = turn(&[value.to_owned()])
-            .map_err(|why| Complaint::new(format!("{flag} {value}: {why}"), "see --help"))?;
-        for value in turned {
-            bridge.say(ours, value);
+        match turn(&[value.to_owned()]) {
+            Ok(turned) => turned.iter().for_each(|value| bridge.say(ours, value)),
+            Err(why) => return wrong(format!("{flag} {value}: {why}"), "see --help"),
         }
     }
     Ok(())

@@ -3,10 +3,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::table::{self, Complaint, Lookup, Means, Needs, Row, Takes, Tool, origins};
-use super::translate::{BridgeLine, BridgeServer, ParsedLine};
+use super::table::Means::{self, Combined, Converted, Ignored, Ours, Refused, Words};
+use super::table::Needs::{Command, Port, Unnamed, Url};
+use super::table::{FlagRow, ForeignTool, Lookup, ORIGINS, Takes, any, one, switch, two};
+use super::{BridgeLine, BridgeServer, ParsedLine};
+use crate::exit::{CommandResult, wrong};
 
-pub(super) const TOOL: Tool = Tool {
+pub(super) const TOOL: ForeignTool = ForeignTool {
     name: "mcp-proxy-python",
     origin: "PyPI: mcp-proxy",
     usage: "mcp-proxy URL [FLAGS] | mcp-proxy [FLAGS] [--] CMD [ARG]...",
@@ -16,88 +19,57 @@ pub(super) const TOOL: Tool = Tool {
     arrange,
 };
 
-const OAUTH: Means = Means::Ignored(
+const OAUTH: Means = Ignored(
     "switchboard does not sign in with OAuth yet; pass a token with -H or API_ACCESS_TOKEN",
 );
-const TLS: Means = Means::Combined("bridge --ca-file; certificates are always verified");
+const TLS: Means = Combined("bridge --ca-file; certificates are always verified");
 
-const ROWS: &[Row] = &[
-    Row::new("--headers", Takes::Two, "header to send")
-        .alias(&["-H"])
-        .needs(Needs::Url)
-        .means(Means::Combined("bridge --header")),
-    Row::new("--transport", Takes::One, "sse or streamablehttp; sse by default")
-        .needs(Needs::Url)
-        .means(Means::Combined("bridge --transport")),
-    Row::new("--client-id", Takes::One, "OAuth client").needs(Needs::Url).means(OAUTH),
-    Row::new("--client-secret", Takes::One, "its secret").needs(Needs::Url).means(OAUTH),
-    Row::new("--token-url", Takes::One, "URL that issues tokens").needs(Needs::Url).means(OAUTH),
-    Row::new("--username", Takes::One, "name to log in with")
-        .needs(Needs::Url)
-        .means(Means::Combined("bridge --header 'Authorization: Basic …'")),
-    Row::new("--password", Takes::One, "password to log in with")
-        .needs(Needs::Url)
-        .means(Means::Combined("bridge --header 'Authorization: Basic …'")),
-    Row::new("--digest", Takes::Nothing, "log in with a digest").needs(Needs::Url).means(
-        Means::Refused(
-            "switchboard has no digest authentication, and Basic would show the password",
-        ),
+const ROWS: &[FlagRow] = &[
+    two("--headers", "header to send").alias("-H").means_for(Url, Combined("bridge --header")),
+    one("--transport", "sse or streamablehttp; sse by default")
+        .means_for(Url, Combined("bridge --transport")),
+    one("--client-id", "OAuth client").means_for(Url, OAUTH),
+    one("--client-secret", "its secret").means_for(Url, OAUTH),
+    one("--token-url", "URL that issues tokens").means_for(Url, OAUTH),
+    one("--username", "name to log in with")
+        .means_for(Url, Combined("bridge --header 'Authorization: Basic …'")),
+    one("--password", "password to log in with")
+        .means_for(Url, Combined("bridge --header 'Authorization: Basic …'")),
+    switch("--digest", "log in with a digest").means_for(
+        Url,
+        Refused("switchboard has no digest authentication, and Basic would show the password"),
     ),
-    Row::new("--verify-ssl", Takes::Maybe, "true, false, or a PEM file of authorities")
-        .needs(Needs::Url)
-        .means(TLS),
-    Row::new("--no-verify-ssl", Takes::Nothing, "trust any certificate")
-        .needs(Needs::Url)
-        .means(TLS),
-    Row::new("--env", Takes::Two, "variable for the command")
-        .alias(&["-e"])
-        .needs(Needs::Unnamed)
-        .means(Means::Converted("--env", variables)),
-    Row::new("--cwd", Takes::One, "directory that the command runs in")
-        .needs(Needs::Unnamed)
-        .means(Means::Ours("--cwd")),
-    Row::new("--pass-environment", Takes::Nothing, "give commands the whole environment")
-        .needs(Needs::Command)
-        .means(Means::Words(&["--pass-environment"])),
-    Row::new("--log-level", Takes::One, "DEBUG, INFO, WARNING, ERROR or CRITICAL")
-        .means(Means::Combined("bridge --log-level")),
-    Row::new("--debug", Takes::Nothing, "the same as --log-level DEBUG, and stronger")
-        .means(Means::Combined("bridge --log-level debug")),
-    Row::new("--named-server", Takes::Two, "command at /servers/NAME")
-        .needs(Needs::Command)
-        .means(Means::Combined("bridge --named-server")),
-    Row::new(
-        "--named-server-config",
-        Takes::One,
-        "file with mcpServers, instead of --named-server",
-    )
-    .needs(Needs::Command)
-    .means(Means::Ours("--named-server-config")),
-    Row::new("--port", Takes::One, "port to listen on; a free one by default")
-        .alias(&["--sse-port"])
-        .needs(Needs::Command)
-        .means(Means::Combined("bridge --port")),
-    Row::new("--host", Takes::One, "address to listen on; 127.0.0.1 by default")
-        .alias(&["--sse-host"])
-        .needs(Needs::Port)
-        .means(Means::Ours("--host")),
-    Row::new("--stateless", Takes::Nothing, "no sessions on Streamable HTTP")
-        .needs(Needs::Port)
-        .means(Means::Words(&["--stateless"])),
-    Row::new("--allow-origin", Takes::Any, "origins of web pages that may connect")
-        .needs(Needs::Port)
-        .means(Means::Converted("--allow-origin", origins)),
-    Row::new("--expose-header", Takes::One, "header that web pages may read")
-        .needs(Needs::Port)
-        .means(Means::Ours("--expose-header")),
+    FlagRow::new("--verify-ssl", Takes::Maybe, "true, false, or a PEM file of authorities")
+        .means_for(Url, TLS),
+    switch("--no-verify-ssl", "trust any certificate").means_for(Url, TLS),
+    two("--env", "variable for the command")
+        .alias("-e")
+        .means_for(Unnamed, Converted("--env", |pair| Ok(vec![pair.join("=")]))),
+    one("--cwd", "directory that the command runs in").means_for(Unnamed, Ours("--cwd")),
+    switch("--pass-environment", "give commands the whole environment")
+        .means_for(Command, Words(&["--pass-environment"])),
+    one("--log-level", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
+        .means(Combined("bridge --log-level")),
+    switch("--debug", "the same as --log-level DEBUG, and stronger")
+        .means(Combined("bridge --log-level debug")),
+    two("--named-server", "command at /servers/NAME")
+        .means_for(Command, Combined("bridge --named-server")),
+    one("--named-server-config", "file with mcpServers, instead of --named-server")
+        .means_for(Command, Ours("--named-server-config")),
+    one("--port", "port to listen on; a free one by default")
+        .alias("--sse-port")
+        .means_for(Command, Combined("bridge --port")),
+    one("--host", "address to listen on; 127.0.0.1 by default")
+        .alias("--sse-host")
+        .means_for(Port, Ours("--host")),
+    switch("--stateless", "no sessions on Streamable HTTP")
+        .means_for(Port, Words(&["--stateless"])),
+    any("--allow-origin", "origins of web pages that may connect").means_for(Port, ORIGINS),
+    one("--expose-header", "header that web pages may read")
+        .means_for(Port, Ours("--expose-header")),
 ];
 
-#[expect(clippy::unnecessary_wraps, reason = "it stands in the table")]
-fn variables(values: &[String]) -> Result<Vec<String>, String> {
-    Ok(table::joined(values, "="))
-}
-
-fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> Result<BridgeLine, Complaint> {
+fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> CommandResult<BridgeLine> {
     let mut words = [&given.operands[..], &given.command].concat();
     if words.is_empty() {
         words.extend(lookup("SSE_URL"));
@@ -112,8 +84,8 @@ fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> Result<BridgeLine, Complai
     }
     let is_named = given.says("--named-server") || given.says("--named-server-config");
     if words.is_empty() && !is_named {
-        let what = "no server: give a command, a URL or --named-server";
-        return Err(Complaint::new(what, "mcp-proxy --port 8080 -- some-server --flag"));
+        let hint = "mcp-proxy --port 8080 -- some-server --flag";
+        return wrong("no server: give a command, a URL or --named-server", hint);
     }
     bridge.server =
         if words.is_empty() { BridgeServer::None } else { BridgeServer::Command(words) };
@@ -133,19 +105,14 @@ fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> Result<BridgeLine, Complai
     Ok(bridge)
 }
 
-fn towards_url(
-    bridge: &mut BridgeLine,
-    given: &ParsedLine,
-    lookup: Lookup<'_>,
-) -> Result<(), Complaint> {
+fn towards_url(bridge: &mut BridgeLine, given: &ParsedLine, lookup: Lookup<'_>) -> CommandResult {
     bridge.say(
         "--transport",
         match given.last("--transport") {
             None | Some("sse") => "sse-only",
             Some("streamablehttp") => "http-only",
             Some(other) => {
-                let what = format!("{other:?} is no transport");
-                return Err(Complaint::new(what, "use sse or streamablehttp"));
+                return wrong(format!("{other:?} is no transport"), "use sse or streamablehttp");
             }
         },
     );
@@ -169,14 +136,13 @@ fn towards_url(
             bridge.say("--header", format!("Authorization: Basic {secret}"));
         }
         _ => {
-            let what = "both --username and --password are needed";
-            return Err(Complaint::new(what, "give the other one too"));
+            return wrong("both --username and --password are needed", "give the other one too");
         }
     }
     Ok(())
 }
 
-fn log_level(bridge: &mut BridgeLine, given: &ParsedLine) -> Result<(), Complaint> {
+fn log_level(bridge: &mut BridgeLine, given: &ParsedLine) -> CommandResult {
     let level = if given.is_on("--debug") { Some("DEBUG") } else { given.last("--log-level") };
     let Some(level) = level else { return Ok(()) };
     bridge.say(
@@ -187,8 +153,8 @@ fn log_level(bridge: &mut BridgeLine, given: &ParsedLine) -> Result<(), Complain
             "WARNING" => "warn",
             "ERROR" | "CRITICAL" => "error",
             _ => {
-                let what = format!("{level:?} is no level");
-                return Err(Complaint::new(what, "use DEBUG, INFO, WARNING, ERROR or CRITICAL"));
+                let hint = "use DEBUG, INFO, WARNING, ERROR or CRITICAL";
+                return wrong(format!("{level:?} is no level"), hint);
             }
         },
     );

@@ -6,12 +6,15 @@
 
 use switchboard_proto::revision::Revision;
 
+use super::table::Means::{Combined, Converted, Ours};
+use super::table::Needs::{Port, Url};
 use super::table::{
-    Complaint, Lookup, Means, Needs, Row, Takes, Tool, origins, seconds, shell, wants_shell,
+    FlagRow, ForeignTool, Lookup, ORIGINS, YEAR, any, one, seconds, shell, switch, wants_shell,
 };
-use super::translate::{BridgeLine, BridgeServer, ParsedLine};
+use super::{BridgeLine, BridgeServer, ParsedLine};
+use crate::exit::{CommandResult, wrong};
 
-pub(super) const TOOL: Tool = Tool {
+pub(super) const TOOL: ForeignTool = ForeignTool {
     name: "supergateway",
     origin: "npm",
     usage: "supergateway --stdio CMD | --sse URL | --streamableHttp URL [FLAGS]",
@@ -21,82 +24,42 @@ pub(super) const TOOL: Tool = Tool {
     arrange,
 };
 
-const ROWS: &[Row] = &[
-    Row::new("--stdio", Takes::One, "command to run; by a shell, if it needs one")
-        .means(Means::Combined("bridge --stdio, or bridge -- sh -c, with --pass-environment")),
-    Row::new("--sse", Takes::One, "URL of a server that speaks HTTP+SSE")
-        .means(Means::Combined("bridge URL --transport sse-only")),
-    Row::new("--streamableHttp", Takes::One, "URL of a server that speaks Streamable HTTP")
-        .means(Means::Combined("bridge URL --transport http-only")),
-    Row::new(
-        "--outputTransport",
-        Takes::One,
-        "stdio, sse, ws or streamableHttp; sse for a command, else stdio",
-    )
-    .means(Means::Combined("bridge --serve, --children and --stateless")),
-    Row::new("--port", Takes::One, "port to listen on; 8000 by default")
-        .means(Means::Combined("bridge --port")),
-    Row::new(
-        "--host",
-        Takes::One,
-        "address to listen on, a flag of ours; all addresses by default, as there",
-    )
-    .needs(Needs::Port)
-    .means(Means::Combined("bridge --host")),
-    Row::new("--baseUrl", Takes::One, "what clients of HTTP+SSE see before the path to send to")
-        .needs(Needs::Port)
-        .means(Means::Ours("--base-url")),
-    Row::new("--ssePath", Takes::One, "where clients of HTTP+SSE listen; /sse by default")
-        .needs(Needs::Port)
-        .means(Means::Ours("--sse-path")),
-    Row::new(
-        "--messagePath",
-        Takes::One,
-        "where they send, or open a WebSocket; /message by default",
-    )
-    .needs(Needs::Port)
-    .means(Means::Combined("bridge --message-path, or --ws-path")),
-    Row::new("--streamableHttpPath", Takes::One, "where Streamable HTTP is; /mcp by default")
-        .needs(Needs::Port)
-        .means(Means::Ours("--path")),
-    Row::new("--stateful", Takes::Nothing, "sessions on Streamable HTTP")
-        .needs(Needs::Port)
-        .means(Means::Combined("bridge without --stateless")),
-    Row::new(
-        "--sessionTimeout",
-        Takes::One,
-        "milliseconds until an unused session ends; 30 minutes by default",
-    )
-    .needs(Needs::Port)
-    .means(Means::Converted("--session-timeout", idle)),
-    Row::new(
-        "--protocolVersion",
-        Takes::One,
-        "revision in which a server without sessions is greeted",
-    )
-    .needs(Needs::Port)
-    .means(Means::Combined("bridge --stateless=DATE")),
-    Row::new("--header", Takes::Any, "header for requests to a URL, or for our answers")
-        .means(Means::Combined("bridge --header, or --response-header")),
-    Row::new("--oauth2Bearer", Takes::One, "token for requests to a URL")
-        .needs(Needs::Url)
-        .means(Means::Combined("bridge --header 'Authorization: Bearer …'")),
-    Row::new(
-        "--cors",
-        Takes::Any,
-        "origins of web pages to let in: all, or those listed, or /REGEX/",
-    )
-    .needs(Needs::Port)
-    .means(Means::Converted("--allow-origin", origins)),
-    Row::new("--healthEndpoint", Takes::Any, "paths that answer ok")
-        .needs(Needs::Port)
-        .means(Means::Ours("--health")),
-    Row::new("--logLevel", Takes::One, "debug, info or none; info by default")
-        .means(Means::Converted("--log-level", level)),
+const ROWS: &[FlagRow] = &[
+    one("--stdio", "command to run; by a shell, if it needs one")
+        .means(Combined("bridge --stdio, or bridge -- sh -c, with --pass-environment")),
+    one("--sse", "URL of a server that speaks HTTP+SSE")
+        .means(Combined("bridge URL --transport sse-only")),
+    one("--streamableHttp", "URL of a server that speaks Streamable HTTP")
+        .means(Combined("bridge URL --transport http-only")),
+    one("--outputTransport", "stdio, sse, ws or streamableHttp; sse for a command, else stdio")
+        .means(Combined("bridge --serve, --children and --stateless")),
+    one("--port", "port to listen on; 8000 by default").means(Combined("bridge --port")),
+    one("--host", "address to listen on, a flag of ours; all addresses by default, as there")
+        .means_for(Port, Combined("bridge --host")),
+    one("--baseUrl", "what clients of HTTP+SSE see before the path to send to")
+        .means_for(Port, Ours("--base-url")),
+    one("--ssePath", "where clients of HTTP+SSE listen; /sse by default")
+        .means_for(Port, Ours("--sse-path")),
+    one("--messagePath", "where they send, or open a WebSocket; /message by default")
+        .means_for(Port, Combined("bridge --message-path, or --ws-path")),
+    one("--streamableHttpPath", "where Streamable HTTP is; /mcp by default")
+        .means_for(Port, Ours("--path")),
+    switch("--stateful", "sessions on Streamable HTTP")
+        .means_for(Port, Combined("bridge without --stateless")),
+    one("--sessionTimeout", "milliseconds until an unused session ends; 30 minutes by default")
+        .means_for(Port, Converted("--session-timeout", idle)),
+    one("--protocolVersion", "revision in which a server without sessions is greeted")
+        .means_for(Port, Combined("bridge --stateless=DATE")),
+    any("--header", "header for requests to a URL, or for our answers")
+        .means(Combined("bridge --header, or --response-header")),
+    one("--oauth2Bearer", "token for requests to a URL")
+        .means_for(Url, Combined("bridge --header 'Authorization: Bearer …'")),
+    any("--cors", "origins of web pages to let in: all, or those listed, or /REGEX/")
+        .means_for(Port, ORIGINS),
+    any("--healthEndpoint", "paths that answer ok").means_for(Port, Ours("--health")),
+    one("--logLevel", "debug, info or none; info by default")
+        .means(Converted("--log-level", level)),
 ];
-
-/// Our longest life of an unused session, in seconds.
-const YEAR: u64 = 31_536_000;
 
 fn level(values: &[String]) -> Result<Vec<String>, String> {
     match values.last().map(String::as_str) {
@@ -114,12 +77,12 @@ fn idle(values: &[String]) -> Result<Vec<String>, String> {
     seconds(YEAR, values)
 }
 
-fn arrange(given: &ParsedLine, _: Lookup<'_>) -> Result<BridgeLine, Complaint> {
+fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     let inputs = ["--stdio", "--sse", "--streamableHttp"];
     let said: Vec<_> = inputs.into_iter().filter(|flag| given.says(flag)).collect();
     let [input] = said[..] else {
-        let what = "one of --stdio, --sse and --streamableHttp is needed, and only one";
-        return Err(Complaint::new(what, "supergateway --stdio \"npx -y some-server\""));
+        let hint = "supergateway --stdio \"npx -y some-server\"";
+        return wrong("one of --stdio, --sse and --streamableHttp is needed, and only one", hint);
     };
     let source = given.last(input).unwrap_or_default();
     let mut bridge = BridgeLine::default();
@@ -143,7 +106,7 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> Result<BridgeLine, Complaint> {
     Ok(bridge)
 }
 
-fn output(bridge: &mut BridgeLine, given: &ParsedLine, transport: &str) -> Result<(), Complaint> {
+fn output(bridge: &mut BridgeLine, given: &ParsedLine, transport: &str) -> CommandResult {
     if transport == "stdio" {
         return Ok(());
     }
@@ -177,8 +140,8 @@ fn output(bridge: &mut BridgeLine, given: &ParsedLine, transport: &str) -> Resul
             bridge.say("--stateless", version.unwrap_or(Revision::ALL[0].as_str()));
         }
         other => {
-            let what = format!("{other:?} is no output transport");
-            return Err(Complaint::new(what, "use stdio, sse, ws or streamableHttp"));
+            let hint = "use stdio, sse, ws or streamableHttp";
+            return wrong(format!("{other:?} is no output transport"), hint);
         }
     }
     Ok(())

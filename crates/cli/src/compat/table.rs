@@ -3,34 +3,35 @@
 
 use std::fmt::Write as _;
 
-use super::translate::{BridgeLine, ParsedLine};
+use super::{BridgeLine, ParsedLine};
+use crate::exit::CommandResult;
 
 /// The environment, as far as it is text.
 pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A program whose command line we understand.
 #[derive(Debug)]
-pub(crate) struct Tool {
+pub(crate) struct ForeignTool {
     /// How it is called.
     pub(crate) name: &'static str,
     /// Where it comes from.
     pub(super) origin: &'static str,
     pub(super) usage: &'static str,
-    pub(super) rows: &'static [Row],
+    pub(super) rows: &'static [FlagRow],
     /// `--two-words` is `--twoWords`, lists end at the next flag, and flags that it
     /// does not know it leaves alone.
     pub(super) yargs: bool,
     /// Flags are also read from variables that begin so.
     pub(super) variables: Option<&'static str>,
     /// What all of it together asks for.
-    pub(super) arrange: fn(&ParsedLine, Lookup<'_>) -> Result<BridgeLine, Complaint>,
+    pub(super) arrange: fn(&ParsedLine, Lookup<'_>) -> CommandResult<BridgeLine>,
 }
 
 /// One flag.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct FlagRow {
     pub(super) flag: &'static str,
-    pub(super) aliases: &'static [&'static str],
+    pub(super) alias: Option<&'static str>,
     pub(super) takes: Takes,
     /// Where it makes sense; elsewhere it is left out, and the user told.
     pub(super) needs: Needs,
@@ -65,13 +66,16 @@ pub(super) enum Needs {
     Unnamed,
 }
 
+/// Turns the values of a flag into our terms; or says why they make no sense.
+pub(super) type Conversion = fn(&[String]) -> Result<Vec<String>, String>;
+
 /// What a flag of theirs means to us.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Means {
     /// The same as a flag of ours, with the same value.
     Ours(&'static str),
     /// A flag of ours, with its value turned into our terms.
-    Converted(&'static str, fn(&[String]) -> Result<Vec<String>, String>),
+    Converted(&'static str, Conversion),
     /// These words of ours, where it is on.
     Words(&'static [&'static str]),
     /// Something that other flags have a say in; in words.
@@ -84,48 +88,53 @@ pub(super) enum Means {
     Refused(&'static str),
 }
 
-/// What is wrong with a line, and what to do about it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Complaint {
-    pub(crate) what: String,
-    pub(crate) hint: String,
+/// A flag that is a switch.
+pub(super) const fn switch(flag: &'static str, help: &'static str) -> FlagRow {
+    FlagRow::new(flag, Takes::Nothing, help)
 }
 
-impl Complaint {
-    pub(super) fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: hint.into() }
-    }
+/// A flag with one value.
+pub(super) const fn one(flag: &'static str, help: &'static str) -> FlagRow {
+    FlagRow::new(flag, Takes::One, help)
 }
 
-impl Row {
+/// A flag with a name and a value.
+pub(super) const fn two(flag: &'static str, help: &'static str) -> FlagRow {
+    FlagRow::new(flag, Takes::Two, help)
+}
+
+/// A flag with any number of values.
+pub(super) const fn any(flag: &'static str, help: &'static str) -> FlagRow {
+    FlagRow::new(flag, Takes::Any, help)
+}
+
+impl FlagRow {
     pub(super) const fn new(flag: &'static str, takes: Takes, help: &'static str) -> Self {
         let (needs, means) = (Needs::Nothing, Means::Combined(""));
-        Self { flag, aliases: &[], takes, needs, means, help }
+        Self { flag, alias: None, takes, needs, means, help }
     }
 
-    pub(super) const fn alias(mut self, aliases: &'static [&'static str]) -> Self {
-        self.aliases = aliases;
-        self
+    pub(super) const fn alias(self, alias: &'static str) -> Self {
+        Self { alias: Some(alias), ..self }
     }
 
-    pub(super) const fn needs(mut self, needs: Needs) -> Self {
-        self.needs = needs;
-        self
+    pub(super) const fn means(self, means: Means) -> Self {
+        Self { means, ..self }
     }
 
-    pub(super) const fn means(mut self, means: Means) -> Self {
-        self.means = means;
-        self
+    /// What it means where it makes sense.
+    pub(super) const fn means_for(self, needs: Needs, means: Means) -> Self {
+        Self { needs, means, ..self }
     }
 
     fn is(&self, flag: &str) -> bool {
-        self.flag == flag || self.aliases.contains(&flag)
+        self.flag == flag || self.alias == Some(flag)
     }
 }
 
-impl Tool {
+impl ForeignTool {
     /// The row of a flag, and whether it is spelt as its opposite.
-    pub(super) fn find(&self, flag: &str) -> Option<(&'static Row, bool)> {
+    pub(super) fn find(&self, flag: &str) -> Option<(&'static FlagRow, bool)> {
         if let Some(row) = self.spelt(flag) {
             return Some((row, false));
         }
@@ -135,11 +144,11 @@ impl Tool {
     }
 
     /// The row of a flag.
-    pub(super) fn row(&self, flag: &str) -> Option<&'static Row> {
+    pub(super) fn row(&self, flag: &str) -> Option<&'static FlagRow> {
         self.find(flag).map(|(row, _)| row)
     }
 
-    fn spelt(&self, flag: &str) -> Option<&'static Row> {
+    fn spelt(&self, flag: &str) -> Option<&'static FlagRow> {
         let found = self.rows.iter().find(|row| row.is(flag));
         found.or_else(|| {
             let camel = self.yargs.then(|| camel_case(flag))?;
@@ -150,37 +159,26 @@ impl Tool {
 
 /// `--two-words` as `--twoWords`.
 fn camel_case(flag: &str) -> String {
-    let mut camel = String::from("--");
-    let mut upper = false;
-    for character in flag.trim_start_matches('-').chars() {
-        match character {
-            '-' => upper = true,
-            _ if upper => {
-                camel.extend(character.to_uppercase());
-                upper = false;
-            }
-            _ => camel.push(character),
-        }
-    }
-    camel
+    let mut words = flag.trim_start_matches('-').split('-');
+    let first = words.next().unwrap_or_default();
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect::<String>()
+    };
+    format!("--{first}{}", words.map(capital).collect::<String>())
 }
 
 /// `--twoWords` as `TWO_WORDS`.
 pub(super) fn screaming(flag: &str) -> String {
-    let mut name = String::new();
-    for character in flag.trim_start_matches('-').chars() {
-        if character.is_uppercase() {
-            name.push('_');
-        }
-        name.extend(character.to_uppercase());
-    }
-    name
+    let letters = flag.trim_start_matches('-').chars();
+    let part = |c: char| c.is_uppercase().then_some('_').into_iter().chain(c.to_uppercase());
+    letters.flat_map(part).collect()
 }
 
 /// How wide the column of flags is.
 const FLAG_COLUMN: usize = 34;
 
-pub(super) fn help_text(tool: &Tool) -> String {
+pub(super) fn help_text(tool: &ForeignTool) -> String {
     let mut text = format!(
         "switchboard as a replacement for {} ({})\n\nUsage: {}\n\nFlags:\n",
         tool.name, tool.origin, tool.usage
@@ -197,7 +195,7 @@ pub(super) fn help_text(tool: &Tool) -> String {
     text
 }
 
-fn spelt_flag(row: &Row) -> String {
+fn spelt_flag(row: &FlagRow) -> String {
     let value = match row.takes {
         Takes::Nothing => "",
         Takes::One => " VALUE",
@@ -205,11 +203,11 @@ fn spelt_flag(row: &Row) -> String {
         Takes::Two => " NAME VALUE",
         Takes::Any => " [VALUE]...",
     };
-    let names: Vec<_> = std::iter::once(&row.flag).chain(row.aliases).copied().collect();
-    format!("{}{value}", names.join(", "))
+    let alias = row.alias.map(|alias| format!(", {alias}")).unwrap_or_default();
+    format!("{}{alias}{value}", row.flag)
 }
 
-fn flag_meaning(row: &Row) -> String {
+fn flag_meaning(row: &FlagRow) -> String {
     match row.means {
         Means::Ours(flag) | Means::Converted(flag, _) => format!("= bridge {flag}"),
         Means::Words(words) => format!("= bridge {}", words.join(" ")),
@@ -219,6 +217,11 @@ fn flag_meaning(row: &Row) -> String {
         Means::Refused(why) => format!("refused: {why}"),
     }
 }
+
+/// Our longest waits, in seconds.
+pub(super) const HOUR: u64 = 3600;
+pub(super) const DAY: u64 = 86_400;
+pub(super) const YEAR: u64 = 31_536_000;
 
 /// Milliseconds as whole seconds, at least one, and at most the longest that we wait.
 pub(super) fn seconds(most: u64, values: &[String]) -> Result<Vec<String>, String> {
@@ -232,12 +235,8 @@ pub(super) fn seconds_or(most: u64, values: &[String]) -> Result<Vec<String>, St
     Ok(vec![if seconds == 0 { most } else { seconds.min(most) }.to_string()])
 }
 
-/// Seconds and parts of one as whole seconds; none if they make no sense.
-pub(super) fn whole_seconds(values: &[String]) -> Option<u64> {
-    whole(values, 1.0)
-}
-
-fn whole(values: &[String], in_a_second: f64) -> Option<u64> {
+/// Units of which so many are a second, as whole seconds; none if they make no sense.
+pub(super) fn whole(values: &[String], in_a_second: f64) -> Option<u64> {
     let value: f64 = values.last()?.parse().ok()?;
     let seconds = (value / in_a_second).ceil();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
@@ -253,15 +252,9 @@ pub(super) fn bytes(values: &[String]) -> Result<Vec<String>, String> {
 }
 
 /// Origins; none listed means all.
-#[expect(clippy::unnecessary_wraps, reason = "it stands in the table")]
-pub(super) fn origins(values: &[String]) -> Result<Vec<String>, String> {
+pub(super) const ORIGINS: Means = Means::Converted("--allow-origin", |values| {
     Ok(if values.is_empty() { vec!["*".to_owned()] } else { values.to_vec() })
-}
-
-/// Pairs of a name and a value, joined.
-pub(super) fn joined(values: &[String], between: &str) -> Vec<String> {
-    values.chunks(2).map(|pair| pair.join(between)).collect()
-}
+});
 
 /// Whether only a shell can make sense of a command line.
 pub(super) fn wants_shell(line: &str) -> bool {
@@ -277,29 +270,29 @@ pub(super) fn shell(line: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn one(value: &str) -> Vec<String> {
+    fn given(value: &str) -> Vec<String> {
         vec![value.to_owned()]
     }
 
     #[test]
     fn milliseconds_become_whole_seconds() {
-        assert_eq!(seconds(99, &one("60000")), Ok(one("60")));
-        assert_eq!(seconds(99, &one("1")), Ok(one("1")));
-        assert_eq!(seconds(99, &one("1500.5")), Ok(one("2")));
-        assert_eq!(seconds(99, &one("150000")), Ok(one("99")));
-        assert_eq!(seconds_or(9, &one("0")), Ok(one("9")));
-        assert_eq!(seconds_or(9, &one("60000")), Ok(one("9")));
-        assert!(seconds(99, &one("soon")).is_err() && seconds(99, &one("-1001")).is_err());
-        assert_eq!(whole_seconds(&one("1.5")), Some(2));
-        assert_eq!(whole_seconds(&one("NaN")), None);
+        assert_eq!(seconds(99, &given("60000")), Ok(given("60")));
+        assert_eq!(seconds(99, &given("1")), Ok(given("1")));
+        assert_eq!(seconds(99, &given("1500.5")), Ok(given("2")));
+        assert_eq!(seconds(99, &given("150000")), Ok(given("99")));
+        assert_eq!(seconds_or(9, &given("0")), Ok(given("9")));
+        assert_eq!(seconds_or(9, &given("60000")), Ok(given("9")));
+        assert!(seconds(99, &given("soon")).is_err() && seconds(99, &given("-1001")).is_err());
+        assert_eq!(whole(&given("1.5"), 1.0), Some(2));
+        assert_eq!(whole(&given("NaN"), 1.0), None);
     }
 
     #[test]
     fn no_limit_is_our_largest() {
-        assert_eq!(bytes(&one("0")), Ok(one("4294967295")));
-        assert_eq!(bytes(&one("10")), Ok(one("1024")));
-        assert_eq!(bytes(&one("10485760")), Ok(one("10485760")));
-        assert!(bytes(&one("10mb")).is_err());
+        assert_eq!(bytes(&given("0")), Ok(given("4294967295")));
+        assert_eq!(bytes(&given("10")), Ok(given("1024")));
+        assert_eq!(bytes(&given("10485760")), Ok(given("10485760")));
+        assert!(bytes(&given("10mb")).is_err());
     }
 
     #[test]

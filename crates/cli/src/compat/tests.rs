@@ -14,7 +14,7 @@ fn words(line: &str) -> Vec<String> {
 #[track_caller]
 fn ours(line: &str) -> String {
     match understand(words(line), &nothing) {
-        Line::Theirs { words, .. } => words[2..].join(" "),
+        CommandLine::Theirs { words, .. } => words[2..].join(" "),
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -22,7 +22,7 @@ fn ours(line: &str) -> String {
 #[track_caller]
 fn notes(line: &str) -> Vec<String> {
     match understand(words(line), &nothing) {
-        Line::Theirs { notes, .. } => notes,
+        CommandLine::Theirs { notes, .. } => notes,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -66,7 +66,7 @@ fn a_line_of_ours_stays_as_it_is() {
         "sb bridge -- node server.js --healthEndpoint /h",
         "sb tools https://a.example/mcp",
     ] {
-        assert_eq!(understand(words(line), &nothing), Line::Ours(words(line)), "{line}");
+        assert_eq!(understand(words(line), &nothing), CommandLine::Ours(words(line)), "{line}");
     }
 }
 
@@ -169,7 +169,8 @@ fn times_are_as_long_as_they_say_or_as_long_as_we_wait() {
 fn a_switch_in_a_variable_is_on_only_if_it_says_so() {
     let with = |value: &'static str| {
         let env = move |name: &str| (name == "MCP_PROXY_STATELESS").then(|| value.to_owned());
-        let Line::Theirs { words, .. } = understand(words("mcp-proxy-npm node"), &env) else {
+        let CommandLine::Theirs { words, .. } = understand(words("mcp-proxy-npm node"), &env)
+        else {
             panic!("not theirs");
         };
         words.contains(&"--stateless".to_owned())
@@ -198,9 +199,11 @@ fn nonsense_is_refused_with_a_hint() {
         ("mcp-remote https://a.example/ --ping-interval 0", "--ping-interval 0"),
     ] {
         match understand(words(line), &nothing) {
-            Line::Wrong(complaint) => {
-                assert!(complaint.what.contains(what), "{line}: {}", complaint.what);
-                assert!(!complaint.hint.is_empty());
+            CommandLine::Wrong(failure) => {
+                let text = failure.to_string();
+                let (error, hint) = text.split_once("\nhint: ").unwrap();
+                assert!(error.contains(what), "{line}: {error}");
+                assert!(!hint.trim().is_empty(), "{line}");
             }
             other => panic!("{line}: {other:?}"),
         }
@@ -213,14 +216,14 @@ fn values_and_switches_are_read_as_they_read_them() {
     let ours_ = ours(line);
     assert!(ours_.contains("--allow-origin=*") && ours_.contains("--health=/b"), "{ours_}");
     let env = |name: &str| (name == "MCP_PROXY_API_KEY").then(|| "k".to_owned());
-    let Line::Theirs { words, .. } = understand(words("mcp-proxy-npm node"), &env) else {
+    let CommandLine::Theirs { words, .. } = understand(words("mcp-proxy-npm node"), &env) else {
         panic!("not theirs");
     };
     assert!(words.contains(&"--api-key=k".to_owned()), "{words:?}");
     let token = |name: &str| (name == "API_ACCESS_TOKEN").then(|| "t".to_owned());
     let line = "mcp-proxy -H Authorization mine --username a --password b https://a.example/sse";
     let line = line.split(' ').map(str::to_owned).collect();
-    let Line::Theirs { words, .. } = understand(line, &token) else { panic!("not theirs") };
+    let CommandLine::Theirs { words, .. } = understand(line, &token) else { panic!("not theirs") };
     let headers: Vec<_> = words.into_iter().filter(|word| word.starts_with("--header=")).collect();
     let expected = ["mine", "Bearer ${API_ACCESS_TOKEN}", "Basic YTpi"];
     assert_eq!(headers, expected.map(|value| format!("--header=Authorization: {value}")));
@@ -231,16 +234,16 @@ fn every_row_says_what_it_means_and_ours_are_real() {
     for (tool, row) in rows() {
         let real = |flag: &str| assert!(args::takes_value(flag).is_some(), "{}: {flag}", row.flag);
         match row.means {
-            table::Means::Ours(flag) | table::Means::Converted(flag, _) => real(flag),
-            table::Means::Words(words) => {
+            Means::Ours(flag) | Means::Converted(flag, _) => real(flag),
+            Means::Words(words) => {
                 for word in words {
                     real(word.split('=').next().unwrap());
                 }
             }
-            table::Means::Combined(words)
-            | table::Means::NoEffect(words)
-            | table::Means::Ignored(words)
-            | table::Means::Refused(words) => assert!(!words.is_empty(), "{}", row.flag),
+            Means::Combined(words)
+            | Means::NoEffect(words)
+            | Means::Ignored(words)
+            | Means::Refused(words) => assert!(!words.is_empty(), "{}", row.flag),
         }
         assert!(!row.help.is_empty());
         let help = table::help_text(tool);

@@ -13,22 +13,23 @@ use switchboard_proto::revision::Era;
 pub(crate) struct Evidence {
     /// What to call the server: nothing secret.
     pub(crate) target: String,
-    pub(crate) transport: Option<Transport>,
+    pub(crate) transport: Option<VisitedTransport>,
     pub(crate) era: Option<Era>,
     pub(crate) revision: Option<String>,
     /// The result of `initialize` or `server/discover`.
     pub(crate) welcome: Value,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) exchanges: Vec<Exchange>,
-    pub(crate) lists: Vec<List>,
-    pub(crate) trials: Vec<(Trial, Reply)>,
-    /// Why the visit ended before it began.
-    pub(crate) unreached: Option<Unreached>,
+    /// What took time, and how much.
+    pub(crate) steps: Vec<(String, Duration)>,
+    pub(crate) requests: Vec<RecordedRequest>,
+    pub(crate) lists: Vec<ListReading>,
+    pub(crate) trials: Vec<(Trial, RequestResult)>,
+    /// Why the visit ended before it began: a command that did not start, or no connection.
+    pub(crate) unreached: Option<RequestResult>,
     pub(crate) heard: Heard,
     /// A child that was silent or died when it was asked for its era.
-    pub(crate) upset_by_probe: Option<ExchangeResult>,
+    pub(crate) upset_by_probe: Option<RequestResult>,
     /// What came instead of the event stream of 2024-11-05, where one was wanted.
-    pub(crate) no_stream: Option<ExchangeResult>,
+    pub(crate) no_stream: Option<RequestResult>,
     /// A child that did not end with its stdin.
     pub(crate) outstayed: bool,
     /// Other paths of the same host that answer like a server.
@@ -38,13 +39,13 @@ pub(crate) struct Evidence {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Transport {
+pub(crate) enum VisitedTransport {
     Stdio,
     Http,
     Sse,
 }
 
-impl Transport {
+impl VisitedTransport {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Stdio => "stdio",
@@ -54,33 +55,17 @@ impl Transport {
     }
 }
 
-/// Something that took time.
-#[derive(Debug)]
-pub(crate) struct Step {
-    pub(crate) name: String,
-    pub(crate) took: Duration,
-}
-
-/// Why the server could not be reached.
-#[derive(Debug)]
-pub(crate) enum Unreached {
-    /// The command did not start.
-    Spawn { text: String },
-    /// No connection.
-    Fetch(FetchError),
-}
-
 /// A request and what came of it.
 #[derive(Debug)]
-pub(crate) struct Exchange {
+pub(crate) struct RecordedRequest {
     pub(crate) id: Value,
     pub(crate) method: String,
-    pub(crate) outcome: ExchangeResult,
+    pub(crate) outcome: RequestResult,
 }
 
 /// What came of a request.
 #[derive(Clone, Debug)]
-pub(crate) enum ExchangeResult {
+pub(crate) enum RequestResult {
     /// A JSON-RPC response, whole; with the HTTP response it came by.
     Answer { message: Value, http: Option<Facts> },
     /// An HTTP response that holds no JSON-RPC response.
@@ -93,7 +78,7 @@ pub(crate) enum ExchangeResult {
     Lost(FetchError),
 }
 
-impl ExchangeResult {
+impl RequestResult {
     pub(crate) fn message(&self) -> Option<&Value> {
         match self {
             Self::Answer { message, .. } => Some(message),
@@ -170,26 +155,26 @@ impl Facts {
 
 /// One list of the server, as far as it went.
 #[derive(Debug)]
-pub(crate) struct List {
+pub(crate) struct ListReading {
     pub(crate) method: &'static str,
     pub(crate) member: &'static str,
     /// The capability that announces it.
     pub(crate) capability: &'static str,
     pub(crate) announced: bool,
-    pub(crate) pages: Vec<ExchangeResult>,
-    pub(crate) end: End,
+    pub(crate) pages: Vec<RequestResult>,
+    pub(crate) end: ListEnd,
 }
 
-impl List {
+impl ListReading {
     pub(crate) fn items(&self) -> impl Iterator<Item = &Value> {
-        let results = self.pages.iter().filter_map(ExchangeResult::result);
+        let results = self.pages.iter().filter_map(RequestResult::result);
         results.flat_map(|page| page[self.member].as_array().into_iter().flatten())
     }
 }
 
 /// How a list ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum End {
+pub(crate) enum ListEnd {
     /// The last page has no cursor.
     Whole,
     /// A page is no page.
@@ -215,14 +200,6 @@ pub(crate) enum Trial {
     Delete,
 }
 
-/// What a trial came to.
-#[derive(Debug)]
-pub(crate) enum Reply {
-    Http(Facts),
-    Lost(FetchError),
-    Silence,
-}
-
 /// What came besides answers. Bounded: the first few are enough.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
@@ -239,37 +216,43 @@ const FEW: usize = 10;
 
 impl Heard {
     pub(crate) fn stray(&mut self, text: &str) {
-        if self.strays.len() < FEW {
-            self.strays.push(text.chars().take(100).collect());
-        }
+        push_few(&mut self.strays, text.chars().take(100).collect());
     }
 
     pub(crate) fn asked(&mut self, method: &str) {
-        if self.asked.len() < FEW {
-            self.asked.push(method.to_owned());
-        }
+        push_few(&mut self.asked, method.to_owned());
     }
 
     pub(crate) fn unasked(&mut self, id: &Value) {
-        if self.unasked.len() < FEW {
-            self.unasked.push(id.clone());
-        }
+        push_few(&mut self.unasked, id.clone());
+    }
+}
+
+fn push_few<T>(list: &mut Vec<T>, item: T) {
+    if list.len() < FEW {
+        list.push(item);
     }
 }
 
 impl Evidence {
     /// Remembers how long something took.
     pub(crate) fn step(&mut self, name: impl Into<String>, took: Duration) {
-        self.steps.push(Step { name: name.into(), took });
+        self.steps.push((name.into(), took));
     }
 
-    /// The last exchange with that method.
-    pub(crate) fn exchange(&self, method: &str) -> Option<&Exchange> {
-        self.exchanges.iter().rev().find(|exchange| exchange.method == method)
+    /// What came of the last request with that method.
+    pub(crate) fn outcome(&self, method: &str) -> Option<&RequestResult> {
+        let asked = self.requests.iter().rev().find(|asked| asked.method == method)?;
+        Some(&asked.outcome)
     }
 
-    pub(crate) fn trial(&self, trial: Trial) -> Option<&Reply> {
-        self.trials.iter().find(|(tried, _)| *tried == trial).map(|(_, reply)| reply)
+    /// How the last request with that method was answered over HTTP.
+    pub(crate) fn facts(&self, method: &str) -> Option<&Facts> {
+        self.outcome(method)?.facts()
+    }
+
+    pub(crate) fn trial(&self, trial: Trial) -> Option<&RequestResult> {
+        self.trials.iter().find(|(tried, _)| *tried == trial).map(|(_, outcome)| outcome)
     }
 
     /// Whether there was a conversation.

@@ -5,20 +5,24 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use http::{HeaderValue, Method, Uri, header};
 use serde_json::{Value, json};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{ServerTarget, Target};
+use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 use switchboard_proto::client::probe::{self, Verdict};
 use switchboard_proto::exchange::Carrier;
+use switchboard_proto::header::SESSION_ID;
 use switchboard_proto::jsonrpc::Id;
 use switchboard_proto::method;
 use switchboard_proto::revision::{Era, Revision};
+use tokio::net::{TcpStream, lookup_host};
 
-use super::evidence::{End, Evidence, ExchangeResult, List, Transport, Unreached};
-use super::wire::{ChildPipe, Wire};
-use crate::target::{Found, environment};
-
-mod endpoint;
+use super::evidence::{
+    Evidence, Heard, ListEnd, ListReading, RequestResult, Trial, VisitedTransport,
+};
+use super::wire::{ChildPipe, DoctorConnection, Endpoint, HttpEndpoint, STREAM, SseEndpoint};
+use super::with_cause;
+use crate::target::{NamedServer, environment};
 
 /// How to visit.
 #[derive(Clone, Copy, Debug)]
@@ -33,20 +37,20 @@ pub(crate) struct VisitOptions {
 const PROBE: Duration = Duration::from_secs(5);
 
 /// Visits a server.
-pub(crate) async fn visit(found: Found, plan: VisitOptions) -> Evidence {
+pub(crate) async fn visit(server: NamedServer, options: VisitOptions) -> Evidence {
     let mut evidence = Evidence::default();
-    match (found.target, found.fetch) {
+    match (server.target, server.fetch) {
         (Target::Command(command), _) => {
             evidence.target = command.name.clone();
-            command_line(&command, plan, &mut evidence).await;
+            visit_command(&command, options, &mut evidence).await;
         }
         (Target::Url { url, strategy, headers }, Some(fetch)) => {
             // The name leaves out what may be secret in a URL, the wire needs it.
             let server = ServerTarget::url(url.clone(), strategy, headers, fetch.clone());
             evidence.target = server.name();
             if let Target::Url { headers, .. } = server.target() {
-                let door = endpoint::Door { url, headers: headers.clone(), fetch };
-                endpoint::visit(door, strategy, plan, &mut evidence).await;
+                let endpoint = Endpoint { url, headers: headers.clone(), fetch };
+                visit_url(endpoint, strategy, options, &mut evidence).await;
             }
         }
         (Target::Url { .. }, None) => {}
@@ -55,10 +59,10 @@ pub(crate) async fn visit(found: Found, plan: VisitOptions) -> Evidence {
 }
 
 /// A conversation, and where it is written down.
-struct Talk<'e> {
-    wire: Wire,
+struct ServerVisit<'e> {
+    connection: DoctorConnection,
     evidence: &'e mut Evidence,
-    plan: VisitOptions,
+    options: VisitOptions,
     next_id: u64,
     /// The envelope of modern requests.
     envelope: Option<Value>,
@@ -66,15 +70,18 @@ struct Talk<'e> {
     is_over: bool,
 }
 
-impl<'e> Talk<'e> {
-    fn new(wire: Wire, evidence: &'e mut Evidence, plan: VisitOptions) -> Self {
-        Self { wire, evidence, plan, next_id: 1, envelope: None, is_over: false }
+impl<'e> ServerVisit<'e> {
+    fn new(
+        connection: DoctorConnection,
+        evidence: &'e mut Evidence,
+        options: VisitOptions,
+    ) -> Self {
+        Self { connection, evidence, options, next_id: 1, envelope: None, is_over: false }
     }
 
     /// Sends a request, and writes down what comes of it.
-    async fn ask(&mut self, method: &str, params: Value) -> ExchangeResult {
-        let id = json!(self.next_id);
-        self.ask_as(id, method, params, self.plan.patience).await
+    async fn ask(&mut self, method: &str, params: Value) -> RequestResult {
+        self.ask_as(json!(self.next_id), method, params, self.options.patience).await
     }
 
     async fn ask_as(
@@ -83,46 +90,46 @@ impl<'e> Talk<'e> {
         method: &str,
         mut params: Value,
         patience: Duration,
-    ) -> ExchangeResult {
+    ) -> RequestResult {
         self.next_id += 1;
         if let Some(envelope) = &self.envelope {
             params["_meta"] = envelope.clone();
         }
-        let exchange = self.wire.ask(id, method, params, patience).await;
-        let outcome = exchange.outcome.clone();
-        self.is_over = matches!(outcome, ExchangeResult::Silence | ExchangeResult::Gone { .. });
-        self.evidence.exchanges.push(exchange);
+        let heard = &mut self.evidence.heard;
+        let asked = self.connection.ask(id, method, params, patience, heard).await;
+        let outcome = asked.outcome.clone();
+        self.is_over = matches!(outcome, RequestResult::Silence | RequestResult::Gone { .. });
+        self.evidence.requests.push(asked);
         outcome
     }
 
     /// Asks which era the server speaks.
-    async fn probe(&mut self) -> (ExchangeResult, Verdict) {
+    async fn probe(&mut self) -> (RequestResult, Verdict) {
         let question = probe::question(&Id::from(1), &whoami());
         let params = question.payload_value().unwrap_or_default();
-        let carrier = if let Wire::Http(http) = &mut self.wire {
+        let carrier = if let DoctorConnection::Http(http) = &mut self.connection {
             http.era = Era::Modern;
             http.revision = Some(Revision::NEWEST_MODERN.to_string());
             Carrier::Http
         } else {
             Carrier::Pipe
         };
-        let patience = self.plan.patience.min(PROBE);
+        let patience = self.options.patience.min(PROBE);
         let started = Instant::now();
-        let id = json!(self.next_id);
-        let outcome = self.ask_as(id, method::DISCOVER, params, patience).await;
+        let outcome = self.ask_as(json!(self.next_id), method::DISCOVER, params, patience).await;
         self.evidence.step(method::DISCOVER, started.elapsed());
         let verdict = probe::verdict(carrier, &reply_of(&outcome));
         (outcome, verdict)
     }
 
     /// The server is modern: what it said of itself is all there is to know.
-    fn meet_modern(&mut self, revision: Revision, outcome: &ExchangeResult) {
+    fn meet_modern(&mut self, revision: Revision, outcome: &RequestResult) {
         self.envelope = Some(json!({
             method::meta::VERSION: revision.as_str(),
             method::meta::CLIENT: whoami(),
             method::meta::CAPABILITIES: {},
         }));
-        if let Wire::Http(http) = &mut self.wire {
+        if let DoctorConnection::Http(http) = &mut self.connection {
             http.revision = Some(revision.to_string());
         }
         self.evidence.era = Some(Era::Modern);
@@ -133,7 +140,7 @@ impl<'e> Talk<'e> {
     /// Greets a legacy server; whether it could be done.
     async fn greet(&mut self) -> bool {
         self.envelope = None;
-        if let Wire::Http(http) = &mut self.wire {
+        if let DoctorConnection::Http(http) = &mut self.connection {
             http.era = Era::Legacy;
             http.revision = None;
         }
@@ -146,23 +153,20 @@ impl<'e> Talk<'e> {
         self.evidence.era = Some(Era::Legacy);
         self.evidence.revision = result["protocolVersion"].as_str().map(ToOwned::to_owned);
         self.evidence.welcome = result.clone();
-        let session = outcome.facts().and_then(|facts| facts.session.clone());
-        self.confirm(session).await;
-        self.evidence.was_greeted()
-    }
-
-    /// The end of the handshake.
-    async fn confirm(&mut self, session: Option<String>) {
         let ready = json!({"jsonrpc": "2.0", "method": method::INITIALIZED});
-        match &mut self.wire {
-            Wire::Child(pipe) => _ = pipe.write(&ready).await,
-            Wire::Sse(old) => _ = old.write(&ready).await,
-            Wire::Http(http) => {
-                http.session = session;
+        match &mut self.connection {
+            DoctorConnection::Child(pipe) => _ = pipe.write(&ready).await,
+            DoctorConnection::Sse(sse) => _ = sse.write(&ready).await,
+            DoctorConnection::Http(http) => {
+                http.session = outcome.facts().and_then(|facts| facts.session.clone());
                 http.revision.clone_from(&self.evidence.revision);
-                endpoint::confirm(http, self.evidence, &ready.to_string()).await;
+                // The answer to the end of the handshake has rules of its own.
+                let (headers, body) = (http.for_post(), ready.to_string());
+                let outcome = http.try_out(GLANCE, Method::POST, headers, body).await;
+                self.evidence.trials.push((Trial::Initialized, outcome));
             }
         }
+        self.evidence.was_greeted()
     }
 }
 
@@ -178,79 +182,60 @@ fn greeting() -> Value {
     })
 }
 
-fn reply_of(outcome: &ExchangeResult) -> probe::ProbeReply {
+fn reply_of(outcome: &RequestResult) -> probe::ProbeReply {
     match outcome {
-        ExchangeResult::Answer { message, http } => probe::ProbeReply::Answer {
+        RequestResult::Answer { message, http } => probe::ProbeReply::Answer {
             status: http.as_ref().map(|facts| facts.status),
             message: Box::new(message.clone()),
         },
-        ExchangeResult::Http(facts) => probe::ProbeReply::Http { status: facts.status },
-        ExchangeResult::Silence => probe::ProbeReply::Silence,
-        ExchangeResult::Gone { .. } | ExchangeResult::Lost(_) => probe::ProbeReply::Broken,
+        RequestResult::Http(facts) => probe::ProbeReply::Http { status: facts.status },
+        RequestResult::Silence => probe::ProbeReply::Silence,
+        RequestResult::Gone { .. } | RequestResult::Lost(_) => probe::ProbeReply::Broken,
     }
 }
 
-async fn command_line(command: &Command, plan: VisitOptions, evidence: &mut Evidence) {
-    evidence.transport = Some(Transport::Stdio);
+async fn visit_command(command: &Command, options: VisitOptions, evidence: &mut Evidence) {
+    evidence.transport = Some(VisitedTransport::Stdio);
     let started = Instant::now();
-    let Some(pipe) = start(command, evidence) else { return };
+    let Some(connection) = start(command, evidence) else { return };
     evidence.step("start", started.elapsed());
-    let mut talk = Talk::new(Wire::Child(Box::new(pipe)), evidence, plan);
+    let mut visit = ServerVisit::new(connection, evidence, options);
     let mut is_fresh = true;
-    let mut may_be_legacy = plan.era != Some(Era::Modern);
-    if plan.era != Some(Era::Legacy) {
-        let (outcome, verdict) = talk.probe().await;
+    let mut may_be_legacy = options.era != Some(Era::Modern);
+    if options.era != Some(Era::Legacy) {
+        let (outcome, verdict) = visit.probe().await;
         is_fresh = false;
         match verdict {
-            Verdict::Modern(revision) => talk.meet_modern(revision, &outcome),
+            Verdict::Modern(revision) => visit.meet_modern(revision, &outcome),
             Verdict::Unusable => may_be_legacy = false,
             Verdict::Legacy | Verdict::Undecided
                 if !may_be_legacy || outcome.message().is_some() => {}
             Verdict::Legacy | Verdict::Undecided => {
-                talk.evidence.upset_by_probe = Some(outcome);
-                is_fresh = talk.restart(command).await;
+                visit.evidence.upset_by_probe = Some(outcome);
+                is_fresh = visit.restart(command).await;
             }
         }
     }
-    let is_legacy = !talk.evidence.was_greeted() && may_be_legacy;
+    let is_legacy = !visit.evidence.was_greeted() && may_be_legacy;
     // Some take the question for the era as the beginning of a conversation.
-    if is_legacy && !talk.greet().await && !is_fresh && talk.restart(command).await {
-        talk.greet().await;
+    if is_legacy && !visit.greet().await && !is_fresh && visit.restart(command).await {
+        visit.greet().await;
     }
-    if talk.evidence.was_greeted() {
-        talk.survey().await;
+    if visit.evidence.was_greeted() {
+        visit.survey().await;
     }
-    let Talk { wire, evidence, .. } = talk;
-    let Wire::Child(pipe) = wire else { return };
-    let (went, heard) = pipe.close().await;
-    evidence.heard = heard;
-    evidence.outstayed = !went;
+    if let DoctorConnection::Child(pipe) = visit.connection {
+        visit.evidence.outstayed = !pipe.close().await;
+    }
 }
 
-fn start(command: &Command, evidence: &mut Evidence) -> Option<ChildPipe> {
-    let heard = std::mem::take(&mut evidence.heard);
-    match ChildPipe::start(command, &environment(), heard) {
-        Ok(pipe) => Some(pipe),
+fn start(command: &Command, evidence: &mut Evidence) -> Option<DoctorConnection> {
+    match ChildPipe::start(command, &environment()) {
+        Ok(pipe) => Some(DoctorConnection::Child(Box::new(pipe))),
         Err(error) => {
-            let cause = std::error::Error::source(&error);
-            let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-            evidence.unreached = Some(Unreached::Spawn { text: format!("{error}{cause}") });
+            evidence.unreached = Some(RequestResult::Gone { text: with_cause(&error) });
             None
         }
-    }
-}
-
-impl Talk<'_> {
-    /// A new process in place of the old one.
-    async fn restart(&mut self, command: &Command) -> bool {
-        let Some(pipe) = start(command, self.evidence) else { return false };
-        let old = std::mem::replace(&mut self.wire, Wire::Child(Box::new(pipe)));
-        let Wire::Child(old) = old else { return true };
-        let (_, heard) = old.close().await;
-        if let Wire::Child(pipe) = &mut self.wire {
-            pipe.heard = heard;
-        }
-        true
     }
 }
 
@@ -268,7 +253,16 @@ const LISTS: [(&str, &str, &str); 4] = [
 /// A method that no server has.
 pub(crate) const NO_METHOD: &str = "switchboard/no-such-method";
 
-impl Talk<'_> {
+impl ServerVisit<'_> {
+    /// A new process in place of the old one.
+    async fn restart(&mut self, command: &Command) -> bool {
+        let Some(fresh) = start(command, self.evidence) else { return false };
+        if let DoctorConnection::Child(old) = std::mem::replace(&mut self.connection, fresh) {
+            old.close().await;
+        }
+        true
+    }
+
     async fn survey(&mut self) {
         if self.evidence.era == Some(Era::Legacy) {
             let started = Instant::now();
@@ -280,18 +274,17 @@ impl Talk<'_> {
                 return;
             }
             let announced = self.evidence.welcome["capabilities"].get(capability).is_some();
-            let list =
-                List { method, member, capability, announced, pages: vec![], end: End::Whole };
-            self.list(list).await;
+            let (pages, end) = (Vec::new(), ListEnd::Whole);
+            self.list(ListReading { method, member, capability, announced, pages, end }).await;
         }
         // With an id of the other kind, to see whether it comes back as it went.
         if !self.is_over {
             let id = json!(format!("doctor-{}", self.next_id));
-            self.ask_as(id, NO_METHOD, json!({}), self.plan.patience).await;
+            self.ask_as(id, NO_METHOD, json!({}), self.options.patience).await;
         }
     }
 
-    async fn list(&mut self, mut list: List) {
+    async fn list(&mut self, mut list: ListReading) {
         let started = Instant::now();
         let mut seen = HashSet::new();
         let mut params = json!({});
@@ -301,11 +294,11 @@ impl Talk<'_> {
             let is_page = page.result().is_some_and(|result| result[list.member].is_array());
             list.pages.push(page);
             list.end = match &next {
-                _ if !is_page => End::Broken,
-                None | Some(Value::Null) => End::Whole,
-                Some(_) if !list.announced => End::Whole,
-                Some(cursor) if !seen.insert(cursor.to_string()) => End::Loop,
-                Some(_) if list.pages.len() >= PAGES => End::Endless,
+                _ if !is_page => ListEnd::Broken,
+                None | Some(Value::Null) => ListEnd::Whole,
+                Some(_) if !list.announced => ListEnd::Whole,
+                Some(cursor) if !seen.insert(cursor.to_string()) => ListEnd::Loop,
+                Some(_) if list.pages.len() >= PAGES => ListEnd::Endless,
                 Some(_) => {
                     params["cursor"] = next.unwrap_or_default();
                     continue;
@@ -321,9 +314,225 @@ impl Talk<'_> {
         if list.announced || was_served {
             self.evidence.step(format!("{}{pages}", list.method), started.elapsed());
         }
-        if matches!(list.pages.last(), Some(ExchangeResult::Lost(_))) {
+        if matches!(list.pages.last(), Some(RequestResult::Lost(_))) {
             self.is_over = true;
         }
         self.evidence.lists.push(list);
     }
+}
+
+/// Paths where servers usually are.
+const USUAL: [&str; 4] = ["/mcp", "/sse", "/", "/api/mcp"];
+/// How long one of them is looked at.
+const GLANCE: Duration = Duration::from_secs(5);
+
+async fn visit_url(
+    mut endpoint: Endpoint,
+    strategy: Strategy,
+    options: VisitOptions,
+    evidence: &mut Evidence,
+) {
+    if !reach(&endpoint, evidence).await {
+        return;
+    }
+    let is_old = matches!(strategy, Strategy::SseOnly | Strategy::SseFirst);
+    let done = is_old && visit_sse(&endpoint, options, evidence).await;
+    if !done && strategy != Strategy::SseOnly {
+        let done = visit_http(&mut endpoint, options, evidence).await;
+        let may_be_old = strategy == Strategy::HttpFirst && options.era != Some(Era::Modern);
+        // These statuses mean that there is no such endpoint (OLD-7).
+        let may_be_old = may_be_old && matches!(last_status(evidence), Some(400 | 404 | 405));
+        let done = done || (may_be_old && visit_sse(&endpoint, options, evidence).await);
+        if !done {
+            evidence.transport = None;
+        }
+    }
+    if !evidence.was_greeted() && may_be_wrong_path(evidence) {
+        find_siblings(&endpoint, evidence).await;
+    }
+}
+
+/// Name, connection, TLS; each for its time, and the last for whether it works.
+async fn reach(endpoint: &Endpoint, evidence: &mut Evidence) -> bool {
+    let started = Instant::now();
+    let Endpoint { url, fetch, .. } = endpoint;
+    let is_secure = url.scheme_str() == Some("https");
+    let proxy = fetch.proxy_for(url);
+    let mut before = Duration::ZERO;
+    if proxy.is_none() {
+        before = connect_directly(url, is_secure, evidence).await;
+    }
+    let dialling = Instant::now();
+    if let Err(error) = fetch.dial(url).await {
+        evidence.unreached = Some(RequestResult::Lost(error));
+        return false;
+    }
+    if let Some(proxy) = proxy {
+        evidence.step(format!("connect through {proxy}"), started.elapsed());
+    } else if is_secure {
+        // The second connection repeats what the first one took.
+        evidence.step("TLS", dialling.elapsed().saturating_sub(before));
+    }
+    true
+}
+
+async fn connect_directly(url: &Uri, is_secure: bool, evidence: &mut Evidence) -> Duration {
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let port = url.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+    let started = Instant::now();
+    let found = lookup_host((host, port)).await;
+    let Ok(addresses) = found.map(Iterator::collect::<Vec<_>>) else { return Duration::ZERO };
+    evidence.step("resolve", started.elapsed());
+    let connecting = Instant::now();
+    let connected = TcpStream::connect(addresses.as_slice());
+    if let Ok(Ok(_)) = tokio::time::timeout(GLANCE, connected).await {
+        evidence.step("connect", connecting.elapsed());
+    }
+    started.elapsed()
+}
+
+/// Streamable HTTP, in the era that the server speaks; whether it was greeted.
+async fn visit_http(
+    endpoint: &mut Endpoint,
+    options: VisitOptions,
+    evidence: &mut Evidence,
+) -> bool {
+    evidence.transport = Some(VisitedTransport::Http);
+    let connect = |endpoint: &Endpoint| {
+        DoctorConnection::Http(Box::new(HttpEndpoint::new(endpoint, Era::Modern)))
+    };
+    let mut visit = ServerVisit::new(connect(endpoint), evidence, options);
+    let mut may_be_legacy = options.era != Some(Era::Modern);
+    if options.era != Some(Era::Legacy) {
+        let (mut outcome, mut verdict) = visit.probe().await;
+        if let Some(url) = moved(&endpoint.url, &outcome) {
+            visit.evidence.moved = Some(url.to_string());
+            visit.evidence.heard = Heard::default();
+            endpoint.url = url;
+            visit.connection = connect(endpoint);
+            (outcome, verdict) = visit.probe().await;
+        }
+        match verdict {
+            Verdict::Modern(revision) => visit.meet_modern(revision, &outcome),
+            Verdict::Unusable => may_be_legacy = false,
+            Verdict::Legacy | Verdict::Undecided => {}
+        }
+    }
+    let is_shut = matches!(last_status(visit.evidence), Some(401 | 403 | 407));
+    if !visit.evidence.was_greeted() && may_be_legacy && !is_shut {
+        visit.greet().await;
+    }
+    if !visit.evidence.was_greeted() {
+        return false;
+    }
+    visit.survey().await;
+    if let DoctorConnection::Http(http) = &visit.connection
+        && visit.evidence.era == Some(Era::Legacy)
+    {
+        try_out_sessions(http, visit.evidence, options.patience.min(GLANCE)).await;
+    }
+    true
+}
+
+/// Where a redirect leads that our client follows too (MH-18).
+fn moved(from: &Uri, outcome: &RequestResult) -> Option<Uri> {
+    let facts = outcome.facts().filter(|facts| matches!(facts.status, 307 | 308))?;
+    let location = facts.location.as_deref()?;
+    let whole = if location.starts_with('/') {
+        format!("{}://{}{location}", from.scheme()?, from.authority()?)
+    } else {
+        location.to_owned()
+    };
+    let to: Uri = whole.parse().ok()?;
+    (to.scheme() == from.scheme() && to.authority() == from.authority()).then_some(to)
+}
+
+/// The status of the last answer.
+fn last_status(evidence: &Evidence) -> Option<u16> {
+    Some(evidence.requests.last()?.outcome.facts()?.status)
+}
+
+/// Whether what was said could come from a place where no server is.
+fn may_be_wrong_path(evidence: &Evidence) -> bool {
+    match evidence.requests.last().map(|last| &last.outcome) {
+        Some(RequestResult::Http(facts)) => !matches!(facts.status, 401 | 403 | 407 | 429 | 500..),
+        Some(_) => false,
+        // Only the older transport was asked for.
+        None => true,
+    }
+}
+
+/// The two endpoints of 2024-11-05; whether the server was greeted there.
+async fn visit_sse(endpoint: &Endpoint, options: VisitOptions, evidence: &mut Evidence) -> bool {
+    let started = Instant::now();
+    let opening = SseEndpoint::open(endpoint);
+    let opened = tokio::time::timeout(options.patience.min(GLANCE), opening).await;
+    let opened = match opened.unwrap_or(Err(RequestResult::Silence)) {
+        Ok(opened) => opened,
+        Err(outcome) => {
+            evidence.no_stream = Some(outcome);
+            return false;
+        }
+    };
+    evidence.step("event stream", started.elapsed());
+    evidence.transport = Some(VisitedTransport::Sse);
+    // What was refused on the way here was no mistake of the server's.
+    evidence.requests.clear();
+    evidence.heard = Heard::default();
+    let connection = DoctorConnection::Sse(Box::new(opened));
+    let mut visit = ServerVisit::new(connection, evidence, options);
+    if visit.greet().await {
+        visit.survey().await;
+    }
+    true
+}
+
+/// How the server treats what is unusual, and the end of the session.
+async fn try_out_sessions(http: &HttpEndpoint, evidence: &mut Evidence, patience: Duration) {
+    let mut listening = http.common();
+    listening.insert(header::ACCEPT, STREAM);
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": method::PING}).to_string();
+    let mut without = http.for_post();
+    without.remove(SESSION_ID);
+    let mut strange = without.clone();
+    let nobodys = HeaderValue::from_static("00000000-0000-0000-0000-000000000000");
+    strange.insert(SESSION_ID, nobodys);
+    let trials = [
+        (Trial::Listen, Method::GET, listening, String::new()),
+        (Trial::NoSession, Method::POST, without, ping.clone()),
+        (Trial::StrangeSession, Method::POST, strange, ping),
+        (Trial::Delete, Method::DELETE, http.common(), String::new()),
+    ];
+    let count = if http.session.is_some() { trials.len() } else { 1 };
+    for (trial, method, headers, body) in trials.into_iter().take(count) {
+        let outcome = http.try_out(patience, method, headers, body).await;
+        evidence.trials.push((trial, outcome));
+    }
+}
+
+/// Other paths of the host where a server answers.
+async fn find_siblings(endpoint: &Endpoint, evidence: &mut Evidence) {
+    let url = &endpoint.url;
+    let below = format!("{}/mcp", url.path().trim_end_matches('/'));
+    let mut tried = vec![url.path()];
+    for path in USUAL.into_iter().chain([below.as_str()]) {
+        if tried.contains(&path) {
+            continue;
+        }
+        tried.push(path);
+        let (Some(scheme), Some(host)) = (url.scheme(), url.authority()) else { return };
+        let Ok(url) = format!("{scheme}://{host}{path}").parse::<Uri>() else { continue };
+        let other = Endpoint { url, ..endpoint.clone() };
+        if tokio::time::timeout(GLANCE, is_server(&other)).await.unwrap_or(false) {
+            evidence.siblings.push(other.url.to_string());
+        }
+    }
+}
+
+async fn is_server(endpoint: &Endpoint) -> bool {
+    let http = HttpEndpoint::new(endpoint, Era::Legacy);
+    let mut connection = DoctorConnection::Http(Box::new(http));
+    let heard = &mut Heard::default();
+    let asked = connection.ask(json!(1), method::INITIALIZE, greeting(), GLANCE, heard).await;
+    asked.outcome.result().is_some() || SseEndpoint::open(endpoint).await.is_ok()
 }

@@ -1,34 +1,38 @@
-//! Speaks to a server without our client: over the pipes of a child process, or over HTTP
-//! (`http`).
+//! Speaks to a server without our client: over the pipes of a child process, to a
+//! Streamable HTTP endpoint, or to the two endpoints of HTTP+SSE.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
 use serde_json::{Value, json};
+use switchboard_net::http::fetch::{Fetch, FetchError};
 use switchboard_net::stdio::child::{Child, Command, Grace, SpawnError};
 use switchboard_proto::framing::LineDecoder;
+use switchboard_proto::header::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::Era;
+use switchboard_proto::{framing, method};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 
-use super::evidence::{Exchange, ExchangeResult, Heard};
-
-pub(super) use http::{Http, SseEndpoint};
-
-pub(super) mod http;
+use super::evidence::{Facts, Heard, RecordedRequest, RequestResult};
 
 /// Bytes of one message; more is not looked at.
 const MAX: usize = 8 << 20;
 
-/// A connection.
-pub(super) enum Wire {
+/// A connection to the server.
+pub(super) enum DoctorConnection {
     Child(Box<ChildPipe>),
-    Http(Box<Http>),
+    Http(Box<HttpEndpoint>),
     Sse(Box<SseEndpoint>),
 }
 
-impl Wire {
+impl DoctorConnection {
     /// Sends a request and waits for what comes of it.
     pub(super) async fn ask(
         &mut self,
@@ -36,76 +40,108 @@ impl Wire {
         method: &str,
         params: Value,
         patience: Duration,
-    ) -> Exchange {
+        heard: &mut Heard,
+    ) -> RecordedRequest {
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        let asked = async {
-            match self {
-                Self::Child(pipe) => pipe.ask(&request).await,
-                Self::Http(http) => http.ask(&request).await,
-                Self::Sse(old) => old.ask(&request).await,
-            }
-        };
-        let outcome =
-            tokio::time::timeout(patience, asked).await.unwrap_or(ExchangeResult::Silence);
-        Exchange { id, method: method.to_owned(), outcome }
+        let asked = tokio::time::timeout(patience, self.converse(&request, heard)).await;
+        if let Self::Http(http) = self {
+            http.response = None;
+        }
+        let outcome = asked.unwrap_or(RequestResult::Silence);
+        RecordedRequest { id, method: method.to_owned(), outcome }
     }
 
-    pub(super) fn heard(self) -> Heard {
+    async fn converse(&mut self, request: &Value, heard: &mut Heard) -> RequestResult {
+        let sent = match self {
+            Self::Child(pipe) => match pipe.write(request).await {
+                Some(()) => Ok(()),
+                None => Err(pipe.gone().await),
+            },
+            Self::Http(http) => http.open(request).await,
+            Self::Sse(sse) => sse.request(request).await,
+        };
+        if let Err(outcome) = sent {
+            return outcome;
+        }
+        loop {
+            let next = match self {
+                Self::Child(pipe) => pipe.next(heard).await,
+                Self::Http(http) => http.next().await,
+                Self::Sse(sse) => sse.next().await,
+            };
+            let text = match next {
+                Ok(text) => text,
+                Err(outcome) => return outcome,
+            };
+            for sorted in sort(&text, request, heard) {
+                match sorted {
+                    Sorted::Answer(message) => {
+                        let http = if let Self::Http(http) = self { http.facts() } else { None };
+                        return RequestResult::Answer { message, http };
+                    }
+                    Sorted::Reply(reply) => self.reply(&reply).await,
+                }
+            }
+        }
+    }
+
+    /// Answers a request of the server. Whether that is of use to it shows later.
+    async fn reply(&mut self, reply: &Value) {
         match self {
-            Self::Child(pipe) => pipe.heard,
-            Self::Http(http) => http.heard,
-            Self::Sse(old) => old.heard,
+            Self::Child(pipe) => _ = pipe.write(reply).await,
+            Self::Sse(sse) => _ = sse.write(reply).await,
+            Self::Http(http) if http.facts().is_some_and(|facts| facts.is_stream()) => {
+                _ = http.post(reply.to_string(), "").await;
+            }
+            Self::Http(_) => {}
         }
     }
 }
 
-/// What a text from the server is, given the request that is open.
+/// What a message of the server is, given the request that is open.
 enum Sorted {
     Answer(Value),
     /// A request of the server, and what to answer.
     Reply(Value),
-    Nothing,
 }
 
 /// Sorts what came; what is neither an answer nor a request is written down.
 fn sort(text: &[u8], request: &Value, heard: &mut Heard) -> Vec<Sorted> {
-    let parsed: Result<Value, _> = serde_json::from_slice(text);
-    match parsed {
-        Ok(Value::Array(batch)) => {
-            batch.into_iter().map(|message| sort_one(message, request, heard)).collect()
-        }
-        Ok(message @ Value::Object(_)) => vec![sort_one(message, request, heard)],
+    let messages = match serde_json::from_slice(text) {
+        Ok(Value::Array(batch)) => batch,
+        Ok(message @ Value::Object(_)) => vec![message],
         _ => {
             heard.stray(&String::from_utf8_lossy(text));
             Vec::new()
         }
-    }
+    };
+    messages.into_iter().filter_map(|message| sort_one(message, request, heard)).collect()
 }
 
-fn sort_one(message: Value, request: &Value, heard: &mut Heard) -> Sorted {
+fn sort_one(message: Value, request: &Value, heard: &mut Heard) -> Option<Sorted> {
     let id = message.get("id").cloned().unwrap_or_default();
     if let Some(method) = message["method"].as_str() {
         if id.is_null() {
-            return Sorted::Nothing;
+            return None;
         }
-        if method == switchboard_proto::method::PING {
-            return Sorted::Reply(json!({"jsonrpc": "2.0", "id": id, "result": {}}));
+        if method == method::PING {
+            return Some(Sorted::Reply(json!({"jsonrpc": "2.0", "id": id, "result": {}})));
         }
         heard.asked(method);
-        return Sorted::Reply(refusal(&id, method));
+        return Some(Sorted::Reply(refusal(&id, method)));
     }
     if message.get("result").is_none() && message.get("error").is_none() {
         heard.stray(&message.to_string());
-        return Sorted::Nothing;
+        return None;
     }
     // An id of the wrong type is found by a check; here it is the answer.
     let looks_like = |value: &Value| value.to_string().trim_matches('"').to_owned();
     let is_ours = looks_like(&id) == looks_like(&request["id"]);
     if is_ours || (id.is_null() && message.get("error").is_some()) {
-        return Sorted::Answer(message);
+        return Some(Sorted::Answer(message));
     }
     heard.unasked(&id);
-    Sorted::Nothing
+    None
 }
 
 /// We offer nothing, so nothing may be asked of us.
@@ -117,60 +153,47 @@ fn refusal(id: &Value, method: &str) -> Value {
     message
 }
 
-pub(crate) struct ChildPipe {
+/// The pipes of a child process.
+pub(super) struct ChildPipe {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     lines: LineDecoder,
-    pub(crate) heard: Heard,
 }
 
 impl ChildPipe {
-    pub(crate) fn start(
+    pub(super) fn start(
         command: &Command,
         environment: &[(OsString, OsString)],
-        heard: Heard,
     ) -> Result<Self, SpawnError> {
         let mut child = command.spawn(environment)?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        Ok(Self { child, stdin, stdout, lines: LineDecoder::new(MAX), heard })
+        Ok(Self { child, stdin, stdout, lines: LineDecoder::new(MAX) })
     }
 
-    async fn ask(&mut self, request: &Value) -> ExchangeResult {
-        if self.write(request).await.is_none() {
-            return self.gone().await;
-        }
-        loop {
-            while let Some(line) = self.lines.next_line() {
-                let Ok(line) = line else {
-                    self.heard.stray("a line that is longer than 8 MiB");
-                    continue;
-                };
-                for sorted in sort(&line, request, &mut self.heard) {
-                    match sorted {
-                        Sorted::Answer(message) => {
-                            return ExchangeResult::Answer { message, http: None };
-                        }
-                        Sorted::Reply(reply) => _ = self.write(&reply).await,
-                        Sorted::Nothing => {}
-                    }
-                }
-            }
-            let Some(stdout) = &mut self.stdout else { return self.gone().await };
-            if !matches!(stdout.read_buf(self.lines.buffer()).await, Ok(1..)) {
-                return self.gone().await;
-            }
-        }
-    }
-
-    pub(crate) async fn write(&mut self, message: &Value) -> Option<()> {
+    pub(super) async fn write(&mut self, message: &Value) -> Option<()> {
         let stdin = self.stdin.as_mut()?;
         stdin.write_all(format!("{message}\n").as_bytes()).await.ok()?;
         stdin.flush().await.ok()
     }
 
+    async fn next(&mut self, heard: &mut Heard) -> Result<Bytes, RequestResult> {
+        loop {
+            match self.lines.next_line() {
+                Some(Ok(line)) => return Ok(line),
+                Some(Err(_)) => heard.stray("a line that is longer than 8 MiB"),
+                None => {
+                    let Some(stdout) = &mut self.stdout else { return Err(self.gone().await) };
+                    if !matches!(stdout.read_buf(self.lines.buffer()).await, Ok(1..)) {
+                        return Err(self.gone().await);
+                    }
+                }
+            }
+        }
+    }
+
     /// Why it is gone; some close their stdout and live on.
-    async fn gone(&mut self) -> ExchangeResult {
+    async fn gone(&mut self) -> RequestResult {
         let ended = tokio::time::timeout(LAST_WORDS, self.child.wait()).await;
         let text = ended.map_or_else(
             |_| "it closed its stdout".to_owned(),
@@ -181,15 +204,15 @@ impl ChildPipe {
                 format!("{}; {words}", exit.status)
             },
         );
-        ExchangeResult::Gone { text }
+        RequestResult::Gone { text }
     }
 
     /// Ends it; whether the end of its stdin was enough.
-    pub(crate) async fn close(mut self) -> (bool, Heard) {
+    pub(super) async fn close(mut self) -> bool {
         drop(self.stdin.take());
         let went = tokio::time::timeout(EXIT_PATIENCE, self.child.wait()).await.is_ok();
         self.child.stop(Grace { close: Duration::ZERO, ..Grace::default() }).await;
-        (went, self.heard)
+        went
     }
 }
 
@@ -197,3 +220,246 @@ impl ChildPipe {
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long a server may take to end by itself, before clients send a signal.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A URL, and how to send requests there.
+#[derive(Clone)]
+pub(super) struct Endpoint {
+    pub(super) url: Uri,
+    pub(super) headers: HeaderMap,
+    pub(super) fetch: Fetch,
+}
+
+impl Endpoint {
+    /// One request; redirects are shown, not followed.
+    async fn send(
+        &self,
+        method: Method,
+        headers: HeaderMap,
+        body: String,
+    ) -> Result<EndpointResponse, FetchError> {
+        let mut request = Request::new(Bytes::from(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = self.url.clone();
+        *request.headers_mut() = headers;
+        let response = self.fetch.send_once(request).await?;
+        let facts = Facts::read(response.status().as_u16(), response.headers());
+        let body = response.into_body().map_err(Into::into).boxed_unsync();
+        Ok(EndpointResponse {
+            facts,
+            body,
+            events: framing::EventDecoder::new(MAX),
+            is_read: false,
+        })
+    }
+}
+
+/// A response, whose body is read piece by piece.
+struct EndpointResponse {
+    facts: Facts,
+    body: UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>,
+    events: framing::EventDecoder,
+    /// Whether the body is read, if it is no stream.
+    is_read: bool,
+}
+
+/// Bytes of a body that is no answer, for the report.
+const START: usize = 2048;
+
+impl EndpointResponse {
+    /// The next event of a stream.
+    async fn next_event(&mut self) -> Option<framing::SseEvent> {
+        loop {
+            match self.events.next_event() {
+                Some(Ok(event)) => return Some(event),
+                Some(Err(_)) => {}
+                None => {
+                    if let Ok(more) = self.body.frame().await?.ok()?.into_data() {
+                        self.events.push(&more);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The data of the next event that is a message.
+    async fn next_message(&mut self) -> Option<Bytes> {
+        loop {
+            let event = self.next_event().await?;
+            if event.is_message() {
+                return Some(event.data);
+            }
+        }
+    }
+
+    /// The whole body, once, if it is JSON.
+    async fn read_whole(&mut self) -> Option<Bytes> {
+        if std::mem::replace(&mut self.is_read, true) {
+            return None;
+        }
+        let mut text = Vec::new();
+        while let Some(Ok(frame)) = self.body.frame().await {
+            if let Ok(more) = frame.into_data()
+                && text.len() + more.len() <= MAX
+            {
+                text.extend_from_slice(&more);
+            }
+        }
+        let start = text.get(..START).unwrap_or(&text);
+        self.facts.body = String::from_utf8_lossy(start).into_owned();
+        // What is no JSON at all is for the checks of HTTP, and not a stray.
+        serde_json::from_slice::<Value>(&text).is_ok().then(|| text.into())
+    }
+}
+
+/// A Streamable HTTP endpoint.
+pub(super) struct HttpEndpoint {
+    endpoint: Endpoint,
+    pub(super) era: Era,
+    /// What is spoken, once that is settled.
+    pub(super) revision: Option<String>,
+    pub(super) session: Option<String>,
+    /// What the open request is answered with.
+    response: Option<EndpointResponse>,
+}
+
+impl HttpEndpoint {
+    pub(super) fn new(endpoint: &Endpoint, era: Era) -> Self {
+        let endpoint = endpoint.clone();
+        Self { endpoint, era, revision: None, session: None, response: None }
+    }
+
+    async fn open(&mut self, request: &Value) -> Result<(), RequestResult> {
+        let method = request["method"].as_str().unwrap_or_default();
+        let response = self.post(request.to_string(), method).await;
+        self.response = Some(response.map_err(RequestResult::Lost)?);
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<Bytes, RequestResult> {
+        let Some(response) = &mut self.response else { return Err(RequestResult::Silence) };
+        let is_stream = response.facts.is_stream();
+        let text =
+            if is_stream { response.next_message().await } else { response.read_whole().await };
+        text.ok_or_else(|| RequestResult::Http(response.facts.clone()))
+    }
+
+    fn facts(&self) -> Option<Facts> {
+        self.response.as_ref().map(|response| response.facts.clone())
+    }
+
+    async fn post(&self, body: String, method: &str) -> Result<EndpointResponse, FetchError> {
+        let mut headers = self.for_post();
+        if self.era == Era::Modern && !method.is_empty() {
+            insert(&mut headers, METHOD, method);
+        }
+        self.endpoint.send(Method::POST, headers, body).await
+    }
+
+    /// What every request says.
+    pub(super) fn common(&self) -> HeaderMap {
+        let mut headers = self.endpoint.headers.clone();
+        let both = HeaderValue::from_static("application/json, text/event-stream");
+        headers.insert(header::ACCEPT, both);
+        if let Some(revision) = &self.revision {
+            insert(&mut headers, PROTOCOL_VERSION, revision);
+        }
+        if let Some(session) = &self.session {
+            insert(&mut headers, SESSION_ID, session);
+        }
+        headers
+    }
+
+    /// What every POST says.
+    pub(super) fn for_post(&self) -> HeaderMap {
+        let mut headers = self.common();
+        headers.insert(header::CONTENT_TYPE, JSON);
+        headers
+    }
+
+    /// One request of which only the head of the response is of interest.
+    pub(super) async fn try_out(
+        &self,
+        patience: Duration,
+        method: Method,
+        headers: HeaderMap,
+        body: String,
+    ) -> RequestResult {
+        let sent = self.endpoint.send(method, headers, body);
+        match tokio::time::timeout(patience, sent).await {
+            Ok(Ok(response)) => RequestResult::Http(response.facts),
+            Ok(Err(error)) => RequestResult::Lost(error),
+            Err(_) => RequestResult::Silence,
+        }
+    }
+}
+
+/// Media types of what is sent and accepted.
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// Text of the server goes back to it only if it fits a header.
+fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// The two endpoints of HTTP+SSE.
+pub(super) struct SseEndpoint {
+    /// Where messages are posted to.
+    post: Endpoint,
+    stream: EndpointResponse,
+}
+
+impl SseEndpoint {
+    /// Opens the stream and waits for the address to post to.
+    pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, RequestResult> {
+        let mut headers = endpoint.headers.clone();
+        headers.insert(header::ACCEPT, STREAM);
+        let sent = endpoint.send(Method::GET, headers, String::new()).await;
+        let mut stream = sent.map_err(RequestResult::Lost)?;
+        let is_stream = stream.facts.status == 200 && stream.facts.is_stream();
+        while is_stream && let Some(event) = stream.next_event().await {
+            if event.name.as_deref() == Some("endpoint") {
+                let address = String::from_utf8_lossy(&event.data);
+                let url = resolve_endpoint(&endpoint.url, address.trim());
+                let Some(url) = url else { break };
+                return Ok(Self { post: Endpoint { url, ..endpoint.clone() }, stream });
+            }
+        }
+        Err(RequestResult::Http(stream.facts))
+    }
+
+    async fn next(&mut self) -> Result<Bytes, RequestResult> {
+        let ended = || RequestResult::Gone { text: "the event stream ended".to_owned() };
+        self.stream.next_message().await.ok_or_else(ended)
+    }
+
+    async fn request(&self, request: &Value) -> Result<(), RequestResult> {
+        let facts = self.write(request).await?;
+        let is_taken = (200..300).contains(&facts.status);
+        if is_taken { Ok(()) } else { Err(RequestResult::Http(facts)) }
+    }
+
+    pub(super) async fn write(&self, message: &Value) -> Result<Facts, RequestResult> {
+        let mut headers = self.post.headers.clone();
+        headers.insert(header::CONTENT_TYPE, JSON);
+        let sent = self.post.send(Method::POST, headers, message.to_string()).await;
+        sent.map(|response| response.facts).map_err(RequestResult::Lost)
+    }
+}
+
+/// The address that a stream names, if it is at the same origin.
+fn resolve_endpoint(base: &Uri, address: &str) -> Option<Uri> {
+    let whole: Uri = if address.contains("://") {
+        address.parse().ok()?
+    } else {
+        let path = match address.strip_prefix('/') {
+            Some(path) => format!("/{path}"),
+            None => format!("{}/{address}", base.path().rsplit_once('/')?.0),
+        };
+        format!("{}://{}{path}", base.scheme()?, base.authority()?).parse().ok()?
+    };
+    let is_same = whole.scheme() == base.scheme() && whole.authority() == base.authority();
+    is_same.then_some(whole)
+}

@@ -36,10 +36,9 @@ fn a_missing_variable_is_named() {
     let error = merge(HeaderMap::new(), &["X-Key: ${NOPE}".to_owned()], lookup).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "header x-key needs the environment variable NOPE, which is not set"
+        "error: header x-key needs the environment variable NOPE, which is not set\n\
+         hint: export NOPE=…, or give a default: ${NOPE:-value}\n"
     );
-    assert!(error.hint().contains("export NOPE="), "{}", error.hint());
-    assert!(error.hint().contains("${NOPE:-value}"), "{}", error.hint());
 }
 
 #[test]
@@ -54,7 +53,7 @@ fn headers_of_the_protocol_and_of_the_framing_are_refused() {
         "Transfer-Encoding",
     ] {
         let error = merge(HeaderMap::new(), &[format!("{name}: x")], lookup).unwrap_err();
-        assert!(matches!(error, HeaderError::Ours { .. }), "{name}: {error}");
+        assert!(error.to_string().contains("is set by switchboard"), "{name}: {error}");
     }
 }
 
@@ -62,7 +61,7 @@ fn headers_of_the_protocol_and_of_the_framing_are_refused() {
 fn no_error_repeats_a_value() {
     for text in ["secret", "Bad Name: secret", "X: secret\u{1}", "X: ${secret", "X: ${}secret"] {
         let error = merge(HeaderMap::new(), &[text.to_owned()], lookup).unwrap_err();
-        let shown = format!("{error} {error:?} {}", error.hint());
+        let shown = format!("{error} {error:?}");
         assert!(!shown.contains("secret"), "{shown}");
     }
 }

@@ -14,7 +14,6 @@ const READERS: &[&str] = &[
     "crates/cli/src/command/status.rs",
     // What servers send that may be no message at all.
     "crates/cli/src/doctor/wire.rs",
-    "crates/cli/src/doctor/wire/http.rs",
     // The envelope, and what it is made of.
     "crates/proto/src/json.rs",
     "crates/proto/src/jsonrpc.rs",

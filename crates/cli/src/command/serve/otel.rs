@@ -5,16 +5,17 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use percent_encoding::percent_decode_str;
 use switchboard_gateway::span::{Sampler, SpanOptions};
 
 /// Where spans go, if anywhere.
-pub(super) struct Wanted {
+pub(super) struct SpanSettings {
     pub(super) spans: Option<(SpanOptions, Sampler)>,
     pub(super) complaints: Vec<String>,
 }
 
 /// Reads the variables; `lookup` is the environment.
-pub(super) fn wanted(lookup: impl Fn(&str) -> Option<String>) -> Wanted {
+pub(super) fn wanted(lookup: impl Fn(&str) -> Option<String>) -> SpanSettings {
     let said = |name: &str| {
         lookup(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
     };
@@ -24,7 +25,7 @@ pub(super) fn wanted(lookup: impl Fn(&str) -> Option<String>) -> Wanted {
         fill(&mut options, &said, &mut complaints);
         (options, sampler(&said, &mut complaints))
     });
-    Wanted { spans, complaints }
+    SpanSettings { spans, complaints }
 }
 
 /// Where traces go, and where all goes.
@@ -123,31 +124,15 @@ fn headers(text: &str, complaints: &mut Vec<String>) -> HeaderMap {
 /// `a=b,c=d`, with %-escapes in the values.
 fn pairs(text: &str) -> Vec<(String, String)> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    let unescaped = |text| percent_decode_str(text).decode_utf8_lossy().into_owned();
     pairs.map(|(key, value)| (key.trim().to_owned(), unescaped(value.trim()))).collect()
-}
-
-fn unescaped(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, more)) = rest.split_first() {
-        let code = more.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let byte = code.and_then(|two| u8::from_str_radix(two, 16).ok());
-        if let Some(byte) = byte.filter(|_| first == b'%') {
-            bytes.push(byte);
-            rest = &more[2..];
-        } else {
-            bytes.push(first);
-            rest = more;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn with(vars: &[(&str, &str)]) -> Wanted {
+    fn with(vars: &[(&str, &str)]) -> SpanSettings {
         wanted(|name| vars.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into()))
     }
 

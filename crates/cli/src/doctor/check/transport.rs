@@ -5,23 +5,19 @@ use switchboard_net::http::fetch::FetchError;
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
-use crate::doctor::evidence::{
-    Evidence, ExchangeResult, Facts, Reply, Transport, Trial, Unreached,
-};
-use crate::doctor::{Finding, in_words};
+use crate::doctor::Severity::{Error, Note, Warning};
+use crate::doctor::evidence::{Evidence, Facts, RequestResult, Trial, VisitedTransport};
+use crate::doctor::{Findings, in_words, with_cause};
 
 /// How the first words were received, if they got us nowhere.
 fn refused(evidence: &Evidence) -> Option<&Facts> {
-    let first = evidence.exchange(method::INITIALIZE).or(evidence.exchange(method::DISCOVER));
-    first.filter(|_| !evidence.was_greeted())?.outcome.facts()
+    let first = evidence.outcome(method::INITIALIZE).or(evidence.outcome(method::DISCOVER));
+    first.filter(|_| !evidence.was_greeted())?.facts()
 }
 
-fn when(
-    evidence: &Evidence,
-    wanted: impl Fn(u16) -> bool,
-    finding: impl Fn(&Facts) -> Finding,
-) -> Vec<Finding> {
-    refused(evidence).filter(|facts| wanted(facts.status)).map(finding).into_iter().collect()
+/// Whether `initialize` was answered with a message.
+fn is_told(evidence: &Evidence) -> bool {
+    evidence.outcome(method::INITIALIZE).is_some_and(|first| first.message().is_some())
 }
 
 /// What the body says, if it is short and no page.
@@ -34,421 +30,332 @@ fn said(facts: &Facts) -> String {
     format!(": {line}")
 }
 
-pub(super) fn lets_us_in(evidence: &Evidence) -> Vec<Finding> {
-    when(
-        evidence,
-        |status| matches!(status, 401 | 403 | 407),
-        |facts| {
-            let said = said(facts);
-            if facts.status == 401 {
-                let how = match &facts.challenge {
-                    Some(_) => "it says how to get one in WWW-Authenticate",
-                    None => "it does not say how to get one (no WWW-Authenticate)",
-                };
-                return Finding::error(
-                    "http.401",
-                    format!("the server wants a token{said}; {how}"),
-                )
-                .rule("AUTH-1")
-                .remedy("send one: --header 'Authorization: Bearer ${TOKEN}'");
-            }
-            let what = format!("the server does not let us in (HTTP {}){said}", facts.status);
-            Finding::error("http.403", what).rule("MH-11").remedy(
-                "the token lacks a right, or the server does not take this Host or Origin: \
-             look for its list of allowed hosts",
-            )
-        },
-    )
-}
-
-pub(super) fn has_an_endpoint(evidence: &Evidence) -> Vec<Finding> {
-    let is_page = refused(evidence).is_some_and(|facts| facts.status < 300 && facts.is_html());
-    if is_page {
-        let what = "there is a web page at this URL, and no MCP server";
-        let finding = Finding::error("http.html", what).rule("HTTP-5");
-        return vec![finding.remedy("the path is missing or wrong: often it ends in /mcp or /sse")];
+/// A refused greeting is told by its status.
+pub(super) fn takes_the_greeting(evidence: &Evidence, found: &mut Findings) {
+    let upset = evidence.facts(method::DISCOVER).filter(|_| evidence.was_greeted());
+    if let Some(facts) = upset.filter(|facts| facts.status >= 500) {
+        let what = format!("server/discover is answered with HTTP {}", facts.status);
+        let remedy = "answer methods you do not know with 400 or 404 and a JSON-RPC error; \
+                      clients of newer revisions take this for a broken server";
+        found.add(Warning, "http.probe", "NEG-5", what, remedy);
     }
-    // With a JSON-RPC error, a 400 is the server's own refusal.
-    let is_told = first_answer(evidence).is_some();
-    when(
-        evidence,
-        |status| matches!(status, 404 | 405 | 410) || (status == 400 && !is_told),
-        |facts| {
-            let (said, status) = (said(facts), facts.status);
-            let (id, what) = match status {
-                404 | 410 => {
-                    ("http.404", format!("there is nothing at this path (HTTP {status}){said}"))
-                }
-                405 => ("http.405", format!("this path takes no POST (HTTP 405){said}")),
-                _ => ("http.400", format!("the greeting is refused (HTTP 400){said}")),
+    let Some(facts) = refused(evidence) else { return };
+    let (status, said) = (facts.status, said(facts));
+    let wrong_path = "check the path: often it ends in /mcp, or in /sse for an older server";
+    let (id, rule, what, remedy) = match status {
+        ..300 if facts.is_html() => (
+            "http.html",
+            "HTTP-5",
+            "there is a web page at this URL, and no MCP server".to_owned(),
+            "the path is missing or wrong: often it ends in /mcp or /sse",
+        ),
+        401 => {
+            let how = match &facts.challenge {
+                Some(_) => "it says how to get one in WWW-Authenticate",
+                None => "it does not say how to get one (no WWW-Authenticate)",
             };
-            let remedy = match status {
-                400 => "what the server says is the reason; a proxy in front may need a header",
-                _ => "check the path: often it ends in /mcp, or in /sse for an older server",
+            let what = format!("the server wants a token{said}; {how}");
+            let remedy = "send one: --header 'Authorization: Bearer ${TOKEN}'";
+            ("http.401", "AUTH-1", what, remedy)
+        }
+        403 | 407 => (
+            "http.403",
+            "MH-11",
+            format!("the server does not let us in (HTTP {status}){said}"),
+            "the token lacks a right, or the server does not take this Host or Origin: \
+             look for its list of allowed hosts",
+        ),
+        404 | 410 => {
+            let what = format!("there is nothing at this path (HTTP {status}){said}");
+            ("http.404", "HTTP-1", what, wrong_path)
+        }
+        405 => {
+            let what = format!("this path takes no POST (HTTP 405){said}");
+            ("http.405", "HTTP-1", what, wrong_path)
+        }
+        // With a JSON-RPC error, a 400 is the server's own refusal.
+        400 if !is_told(evidence) => (
+            "http.400",
+            "HTTP-1",
+            format!("the greeting is refused (HTTP 400){said}"),
+            "what the server says is the reason; a proxy in front may need a header",
+        ),
+        406 | 415 => {
+            let (id, header) = match status {
+                406 => ("http.406", "Accept: application/json, text/event-stream"),
+                _ => ("http.415", "Content-Type: application/json"),
             };
-            Finding::error(id, what).rule("HTTP-1").remedy(remedy)
-        },
-    )
+            let what = format!("the server refuses {header} (HTTP {status})");
+            let remedy =
+                "every client sends this; the server, or a proxy in front of it, has to take it";
+            (id, "HTTP-2", what, remedy)
+        }
+        500.. => (
+            "http.500",
+            "MH-14",
+            format!("the server fails (HTTP {status}){said}"),
+            "look into the server's log; 502 to 504 come from a proxy in front that does not \
+             reach it",
+        ),
+        _ => return,
+    };
+    found.add(Error, id, rule, what, remedy);
 }
 
-pub(super) fn opens_the_stream_that_was_wanted(evidence: &Evidence) -> Vec<Finding> {
+pub(super) fn opens_the_stream_that_was_wanted(evidence: &Evidence, found: &mut Findings) {
     // A server that was also asked over another transport has findings of that transport.
-    let is_all = evidence.exchanges.is_empty();
-    let Some(outcome) = evidence.no_stream.as_ref().filter(|_| is_all) else { return Vec::new() };
+    let is_all = evidence.requests.is_empty();
+    let Some(outcome) = evidence.no_stream.as_ref().filter(|_| is_all) else { return };
     let what = match outcome {
-        ExchangeResult::Http(facts) if facts.status == 200 && facts.is_stream() => {
+        RequestResult::Http(facts) if facts.status == 200 && facts.is_stream() => {
             "the event stream does not begin with the address to post to".to_owned()
         }
-        ExchangeResult::Http(facts) => format!(
+        RequestResult::Http(facts) => format!(
             "a GET for the event stream is answered with HTTP {} {}",
             facts.status, facts.content_type
         ),
         outcome => format!("a GET for the event stream {}", in_words(outcome)),
     };
-    let finding = Finding::error("sse.stream", what).rule("OLD-2");
-    vec![finding.remedy("this is no HTTP+SSE endpoint; leave out --transport sse-only, or \"sse\"")]
+    let remedy = "this is no HTTP+SSE endpoint; leave out --transport sse-only, or \"sse\"";
+    found.add(Error, "sse.stream", "OLD-2", what, remedy);
 }
 
-pub(super) fn takes_our_media_types(evidence: &Evidence) -> Vec<Finding> {
-    when(
-        evidence,
-        |status| matches!(status, 406 | 415),
-        |facts| {
-            let (id, header) = match facts.status {
-                406 => ("http.406", "Accept: application/json, text/event-stream"),
-                _ => ("http.415", "Content-Type: application/json"),
-            };
-            let what = format!("the server refuses {header} (HTTP {})", facts.status);
-            Finding::error(id, what).rule("HTTP-2").remedy(
-                "every client sends this; the server, or a proxy in front of it, has to take it",
-            )
-        },
-    )
-}
-
-pub(super) fn does_not_break(evidence: &Evidence) -> Vec<Finding> {
-    let upset = evidence.exchange(method::DISCOVER).and_then(|asked| asked.outcome.facts());
-    let upset = upset.filter(|facts| facts.status >= 500 && evidence.was_greeted()).map(|facts| {
-        let what = format!("server/discover is answered with HTTP {}", facts.status);
-        Finding::warning("http.probe", what).rule("NEG-5").remedy(
-            "answer methods you do not know with 400 or 404 and a JSON-RPC error; clients of newer \
-             revisions take this for a broken server",
-        )
-    });
-    let broken = when(
-        evidence,
-        |status| status >= 500,
-        |facts| {
-            let what = format!("the server fails (HTTP {}){}", facts.status, said(facts));
-            Finding::error("http.500", what).rule("MH-14").remedy(
-            "look into the server's log; 502 to 504 come from a proxy in front that does not reach it",
-        )
-        },
-    );
-    upset.into_iter().chain(broken).collect()
-}
-
-pub(super) fn answers_with_json_or_a_stream(evidence: &Evidence) -> Vec<Finding> {
-    let answers = evidence.exchanges.iter().filter(|asked| asked.outcome.message().is_some());
-    let odd = answers
-        .filter_map(|asked| asked.outcome.facts())
-        .find(|facts| !facts.is_json() && !facts.is_stream() && facts.status < 300);
-    let odd = odd.map(|facts| {
-        let kind = if facts.content_type.is_empty() { "nothing" } else { &facts.content_type };
+pub(super) fn answers_with_json_or_a_stream(evidence: &Evidence, found: &mut Findings) {
+    let answers = evidence.requests.iter().filter(|asked| asked.outcome.message().is_some());
+    let mut answers = answers.filter_map(|asked| asked.outcome.facts());
+    let is_odd = |facts: &&Facts| !facts.is_json() && !facts.is_stream() && facts.status < 300;
+    let kind_or = |facts: &Facts, none: &str| match facts.content_type.as_str() {
+        "" => none.to_owned(),
+        kind => kind.to_owned(),
+    };
+    if let Some(facts) = answers.find(is_odd) {
+        let kind = kind_or(facts, "nothing");
         let what = format!("answers are JSON, but their Content-Type says {kind}");
-        Finding::error("http.content-type", what)
-            .rule("HTTP-5")
-            .remedy("send Content-Type: application/json, or text/event-stream for a stream")
-    });
+        let remedy = "send Content-Type: application/json, or text/event-stream for a stream";
+        found.add(Error, "http.content-type", "HTTP-5", what, remedy);
+    }
     let empty = refused(evidence).filter(|facts| facts.status < 300 && !facts.is_html());
-    let empty = empty.filter(|_| first_answer(evidence).is_none()).map(|facts| {
-        let kind =
-            if facts.content_type.is_empty() { "no Content-Type" } else { &facts.content_type };
+    if let Some(facts) = empty.filter(|_| !is_told(evidence)) {
+        let (kind, said) = (kind_or(facts, "no Content-Type"), said(facts));
         let what = format!(
-            "the greeting is answered with HTTP {} and {kind}, but with no JSON-RPC answer{}",
-            facts.status,
-            said(facts)
+            "the greeting is answered with HTTP {} and {kind}, but with no JSON-RPC answer{said}",
+            facts.status
         );
-        Finding::error("http.no-answer", what)
-            .rule("HTTP-5")
-            .remedy("answer a request with its JSON-RPC response, as JSON or on an event stream")
-    });
-    odd.into_iter().chain(empty).collect()
+        let remedy = "answer a request with its JSON-RPC response, as JSON or on an event stream";
+        found.add(Error, "http.no-answer", "HTTP-5", what, remedy);
+    }
 }
 
-fn first_answer(evidence: &Evidence) -> Option<&serde_json::Value> {
-    evidence.exchange(method::INITIALIZE)?.outcome.message()
-}
-
-/// What a trial came to, with a word for a response that did not come.
-fn facts(evidence: &Evidence, trial: Trial) -> Option<Result<&Facts, String>> {
+/// The status of what a trial came to, or a word for a response that did not come.
+fn tried(evidence: &Evidence, trial: Trial) -> Option<Result<&Facts, String>> {
     Some(match evidence.trial(trial)? {
-        Reply::Http(facts) => Ok(facts),
-        Reply::Lost(error) => Err(error.to_string()),
-        Reply::Silence => Err("no response in time".to_owned()),
+        RequestResult::Lost(error) => Err(error.to_string()),
+        outcome => outcome.facts().ok_or_else(|| "no response in time".to_owned()),
     })
 }
 
-pub(super) fn accepts_the_end_of_the_handshake(evidence: &Evidence) -> Vec<Finding> {
-    let finding = match facts(evidence, Trial::Initialized) {
-        None => None,
-        Some(Ok(facts)) if facts.status == 202 => None,
+pub(super) fn accepts_the_end_of_the_handshake(evidence: &Evidence, found: &mut Findings) {
+    let (id, rule) = ("http.notification", "HTTP-4");
+    let what = match tried(evidence, Trial::Initialized) {
+        None => return,
+        Some(Ok(facts)) if facts.status == 202 => return,
         Some(Ok(facts)) if (200..300).contains(&facts.status) => {
             let what = format!("notifications are answered with HTTP {}", facts.status);
-            let finding = Finding::warning("http.notification", what);
-            Some(finding.rule("HTTP-4").remedy("answer them with 202 and no body"))
+            return found.add(Warning, id, rule, what, "answer them with 202 and no body");
         }
         Some(Ok(facts)) => {
-            let what = format!("notifications/initialized is refused (HTTP {})", facts.status);
-            Some(
-                Finding::error("http.notification", what)
-                    .rule("HTTP-4")
-                    .remedy("answer it with 202"),
-            )
+            format!("notifications/initialized is refused (HTTP {})", facts.status)
         }
-        Some(Err(why)) => {
-            let what = format!("notifications/initialized gets no answer: {why}");
-            Some(
-                Finding::error("http.notification", what)
-                    .rule("HTTP-4")
-                    .remedy("answer it with 202"),
-            )
-        }
+        Some(Err(why)) => format!("notifications/initialized gets no answer: {why}"),
     };
-    finding.into_iter().collect()
+    found.add(Error, id, rule, what, "answer it with 202");
 }
 
-pub(super) fn listens_or_says_that_it_does_not(evidence: &Evidence) -> Vec<Finding> {
-    let what = match facts(evidence, Trial::Listen) {
-        None => return Vec::new(),
-        Some(Ok(facts)) if facts.status == 405 || (facts.status == 200 && facts.is_stream()) => {
-            return Vec::new();
-        }
-        Some(Ok(facts)) if facts.status == 200 => {
-            format!("a GET for a stream is answered with {}", facts.content_type)
-        }
-        Some(Ok(facts)) => format!("a GET for a stream is answered with HTTP {}", facts.status),
+pub(super) fn listens_or_says_that_it_does_not(evidence: &Evidence, found: &mut Findings) {
+    let what = match tried(evidence, Trial::Listen) {
+        None => return,
+        Some(Ok(facts)) => match facts.status {
+            405 => return,
+            200 if facts.is_stream() => return,
+            200 => format!("a GET for a stream is answered with {}", facts.content_type),
+            status => format!("a GET for a stream is answered with HTTP {status}"),
+        },
         Some(Err(why)) => format!("a GET for a stream gets no answer: {why}"),
     };
-    let finding = Finding::warning("http.get", what)
-        .rule("HTTP-13")
-        .remedy("open an event stream at once, or answer 405 if there is nothing to say on it");
-    vec![finding]
+    let remedy = "open an event stream at once, or answer 405 if there is nothing to say on it";
+    found.add(Warning, "http.get", "HTTP-13", what, remedy);
 }
 
-pub(super) fn keeps_its_sessions_apart(evidence: &Evidence) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let greeting = evidence.exchange(method::INITIALIZE).and_then(|asked| asked.outcome.facts());
+pub(super) fn keeps_its_sessions_apart(evidence: &Evidence, found: &mut Findings) {
+    let greeting = evidence.facts(method::INITIALIZE);
     if let Some(session) = greeting.and_then(|facts| facts.session.as_deref())
         && (session.is_empty() || !session.bytes().all(|byte| (0x21..=0x7e).contains(&byte)))
     {
         let what = "the session id has characters that are not visible ASCII";
-        let finding = Finding::error("http.session-id", what).rule("HTTP-20");
-        findings.push(finding.remedy("use a UUID, or the like"));
+        found.add(Error, "http.session-id", "HTTP-20", what, "use a UUID, or the like");
     }
-    if let Some(Ok(facts)) = facts(evidence, Trial::NoSession)
+    if let Some(Ok(facts)) = tried(evidence, Trial::NoSession)
         && facts.status != 400
     {
         let what = format!("a call without its session is answered with HTTP {}", facts.status);
-        let finding = Finding::note("http.no-session", what).rule("HTTP-21");
-        findings.push(finding.remedy("answer 400 to what lacks the Mcp-Session-Id header"));
+        let remedy = "answer 400 to what lacks the Mcp-Session-Id header";
+        found.add(Note, "http.no-session", "HTTP-21", what, remedy);
     }
-    if let Some(Ok(facts)) = facts(evidence, Trial::StrangeSession)
+    if let Some(Ok(facts)) = tried(evidence, Trial::StrangeSession)
         && facts.status != 404
     {
         let what = format!("a session that is not there is answered with HTTP {}", facts.status);
-        let finding = Finding::warning("http.lost-session", what).rule("HTTP-22");
-        findings.push(finding.remedy(
-            "answer 404: it makes clients greet anew; with another status they stay dead after \
-             each restart of the server",
-        ));
+        let remedy = "answer 404: it makes clients greet anew; with another status they stay dead \
+                      after each restart of the server";
+        found.add(Warning, "http.lost-session", "HTTP-22", what, remedy);
     }
-    findings
-}
-
-pub(super) fn gives_out_the_session_it_wants(evidence: &Evidence) -> Vec<Finding> {
-    let greeting = evidence.exchange(method::INITIALIZE).and_then(|asked| asked.outcome.facts());
     let has_none = greeting.is_some_and(|facts| facts.session.is_none());
-    let is_refused =
-        |trial: &(Trial, Reply)| matches!(&trial.1, Reply::Http(facts) if facts.status == 400);
-    let is_refused = evidence.trials.iter().any(is_refused)
-        && evidence
-            .exchange(method::PING)
-            .is_some_and(|asked| asked.outcome.facts().is_some_and(|facts| facts.status == 400));
-    if !has_none || !is_refused {
-        return Vec::new();
+    let is_400 = |facts: Option<&Facts>| facts.is_some_and(|facts| facts.status == 400);
+    let is_refused = evidence.trials.iter().any(|(_, outcome)| is_400(outcome.facts()))
+        && is_400(evidence.facts(method::PING));
+    if has_none && is_refused {
+        let what =
+            "calls are refused (HTTP 400) as if they lacked a session, but none was given out";
+        let remedy =
+            "send Mcp-Session-Id with the answer to initialize; a proxy in front may take it off";
+        found.add(Error, "http.session-missing", "HTTP-20", what, remedy);
     }
-    let what = "calls are refused (HTTP 400) as if they lacked a session, but none was given out";
-    let finding = Finding::error("http.session-missing", what).rule("HTTP-20").remedy(
-        "send Mcp-Session-Id with the answer to initialize; a proxy in front may take it off",
-    );
-    vec![finding]
 }
 
-pub(super) fn ends_sessions(evidence: &Evidence) -> Vec<Finding> {
-    let finding = match facts(evidence, Trial::Delete) {
-        None => None,
-        Some(Ok(facts)) if (200..300).contains(&facts.status) => None,
-        Some(Ok(facts)) if facts.status == 405 => {
-            let what = "sessions cannot be ended by clients (DELETE is 405)";
-            let remedy = "allowed; but make sure that unused ones end by themselves";
-            Some(Finding::note("http.delete", what).rule("HTTP-23").remedy(remedy))
-        }
-        Some(Ok(facts)) => Some(delete(format!("DELETE is answered with HTTP {}", facts.status))),
-        Some(Err(why)) => Some(delete(format!("DELETE gets no answer: {why}"))),
+pub(super) fn ends_sessions(evidence: &Evidence, found: &mut Findings) {
+    let (id, rule) = ("http.delete", "HTTP-23");
+    let tried = tried(evidence, Trial::Delete).filter(|_| evidence.era == Some(Era::Legacy));
+    let what = match tried {
+        None => return,
+        Some(Ok(facts)) => match facts.status {
+            200..300 => return,
+            405 => {
+                let what = "sessions cannot be ended by clients (DELETE is 405)";
+                let remedy = "allowed; but make sure that unused ones end by themselves";
+                return found.add(Note, id, rule, what, remedy);
+            }
+            status => format!("DELETE is answered with HTTP {status}"),
+        },
+        Some(Err(why)) => format!("DELETE gets no answer: {why}"),
     };
-    finding.filter(|_| evidence.era == Some(Era::Legacy)).into_iter().collect()
-}
-
-fn delete(what: String) -> Finding {
     let remedy = "end the session and answer 2xx, or 405 if clients may not; else sessions pile up";
-    Finding::warning("http.delete", what).rule("HTTP-23").remedy(remedy)
+    found.add(Warning, id, rule, what, remedy);
 }
 
-pub(super) fn starts_its_command(evidence: &Evidence) -> Vec<Finding> {
-    let Some(Unreached::Spawn { text }) = &evidence.unreached else { return Vec::new() };
-    let finding = Finding::error("command.start", format!("the command does not start: {text}"));
-    vec![finding.remedy("run it by itself in a terminal; what works there has to be written here")]
-}
-
-pub(super) fn connects(evidence: &Evidence) -> Vec<Finding> {
-    let lost = match &evidence.unreached {
-        Some(Unreached::Fetch(error)) => Some(error),
-        _ => evidence.exchanges.iter().find_map(|exchange| match &exchange.outcome {
-            ExchangeResult::Lost(error) => Some(error),
-            _ => None,
-        }),
-    };
-    lost.map(unreached).into_iter().collect()
-}
-
-fn unreached(error: &FetchError) -> Finding {
-    let cause = std::error::Error::source(error);
-    let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-    let what = format!("{error}{cause}");
-    match error {
-        FetchError::Unresolved { .. } => Finding::error("connect.dns", what)
-            .remedy("check the name of the host; inside a container or a VPN it may have another"),
-        FetchError::Refused { .. } => Finding::error("connect.refused", what).remedy(
+pub(super) fn connects(evidence: &Evidence, found: &mut Findings) {
+    if let Some(RequestResult::Gone { text }) = &evidence.unreached {
+        let what = format!("the command does not start: {text}");
+        let remedy = "run it by itself in a terminal; what works there has to be written here";
+        found.add(Error, "command.start", "", what, remedy);
+    }
+    let asked = evidence.requests.iter().map(|asked| &asked.outcome);
+    let lost = evidence.unreached.iter().chain(asked).find_map(|outcome| match outcome {
+        RequestResult::Lost(error) => Some(error),
+        _ => None,
+    });
+    let Some(error) = lost else { return };
+    let (id, remedy) = match error {
+        FetchError::Unresolved { .. } => (
+            "connect.dns",
+            "check the name of the host; inside a container or a VPN it may have another",
+        ),
+        FetchError::Refused { .. } => (
+            "connect.refused",
             "start the server, or check the port; in a container it must listen on 0.0.0.0",
         ),
-        FetchError::TimedOut { .. } => Finding::error("connect.timeout", what)
-            .remedy("a firewall or a wrong address; can the host be reached from here at all?"),
-        FetchError::Tls { .. } => tls(what),
-        FetchError::ProxyRefused { .. } => Finding::error("connect.proxy", what)
-            .remedy("check HTTPS_PROXY and its credentials, or name the host in NO_PROXY"),
-        FetchError::Lost { .. } => Finding::error("connect.lost", what)
-            .remedy("the server hangs up on requests; look into its log, or is it https://?"),
-        FetchError::RedirectRefused { .. } | FetchError::TooManyRedirects { .. } => {
-            Finding::error("http.redirect", what).rule("MH-18").remedy("use the URL it leads to")
+        FetchError::TimedOut { .. } => (
+            "connect.timeout",
+            "a firewall or a wrong address; can the host be reached from here at all?",
+        ),
+        FetchError::Tls { .. } => (
+            "connect.tls",
+            "trust its authority with --ca-file PEM; check its date and name; or is it http://?",
+        ),
+        FetchError::ProxyRefused { .. } => {
+            ("connect.proxy", "check HTTPS_PROXY and its credentials, or name the host in NO_PROXY")
         }
-        _ => Finding::error("connect.failed", what).remedy("check the URL and the network"),
+        FetchError::Lost { .. } => (
+            "connect.lost",
+            "the server hangs up on requests; look into its log, or is it https://?",
+        ),
+        FetchError::RedirectRefused { .. } | FetchError::TooManyRedirects { .. } => {
+            let remedy = "use the URL it leads to";
+            return found.add(Error, "http.redirect", "MH-18", with_cause(error), remedy);
+        }
+        _ => ("connect.failed", "check the URL and the network"),
+    };
+    found.add(Error, id, "", with_cause(error), remedy);
+}
+
+pub(super) fn is_elsewhere(evidence: &Evidence, found: &mut Findings) {
+    for url in &evidence.siblings {
+        let what = format!("a server answers at {url}");
+        found.add(Note, "http.sibling", "", what, "if that is the one you mean, use this URL");
     }
-}
-
-fn tls(what: String) -> Finding {
-    let remedy =
-        "trust its authority with --ca-file PEM; check its date and name; or is it http://?";
-    Finding::error("connect.tls", what).remedy(remedy)
-}
-
-pub(super) fn is_at_another_path(evidence: &Evidence) -> Vec<Finding> {
-    let found = evidence.siblings.iter().map(|url| {
-        Finding::note("http.sibling", format!("a server answers at {url}"))
-            .remedy("if that is the one you mean, use this URL")
-    });
-    found.collect()
-}
-
-pub(super) fn has_moved(evidence: &Evidence) -> Vec<Finding> {
-    let moved = evidence.moved.as_deref().map(|url| {
-        let url = url.split(['?', '#']).next().unwrap_or_default();
-        Finding::warning("http.moved", format!("the server redirects to {url}"))
-            .rule("MH-18")
-            .remedy("use that URL: not every client follows, and each call takes twice as long")
-    });
-    let elsewhere = evidence.exchanges.iter().rev().find_map(|exchange| {
-        let facts = exchange.outcome.facts()?;
-        let is_redirect = matches!(facts.status, 301 | 302 | 303 | 307 | 308);
-        is_redirect.then_some(facts)
-    });
-    let elsewhere = elsewhere.filter(|_| !evidence.was_greeted()).map(|facts| {
-        let to = facts.location.as_deref().unwrap_or("nowhere");
-        let to = to.split(['?', '#']).next().unwrap_or_default();
+    let bare = |url: &str| url.split(['?', '#']).next().unwrap_or_default().to_owned();
+    if let Some(url) = &evidence.moved {
+        let what = format!("the server redirects to {}", bare(url));
+        let remedy = "use that URL: not every client follows, and each call takes twice as long";
+        found.add(Warning, "http.moved", "MH-18", what, remedy);
+    }
+    let mut answers = evidence.requests.iter().rev().filter_map(|asked| asked.outcome.facts());
+    let elsewhere = answers.find(|facts| matches!(facts.status, 301 | 302 | 303 | 307 | 308));
+    if let Some(facts) = elsewhere.filter(|_| !evidence.was_greeted()) {
+        let to = bare(facts.location.as_deref().unwrap_or("nowhere"));
         let what = format!("the server redirects (HTTP {}) to {to}", facts.status);
-        Finding::error("http.redirect", what).rule("MH-18").remedy(
-            "use that URL if you trust it; a redirect to a login page means that it wants a token",
-        )
-    });
-    moved.into_iter().chain(elsewhere).collect()
+        let remedy = "use that URL if you trust it; a redirect to a login page means that it wants \
+                      a token";
+        found.add(Error, "http.redirect", "MH-18", what, remedy);
+    }
 }
 
 fn is_stdio(evidence: &Evidence) -> bool {
-    evidence.transport == Some(Transport::Stdio)
+    evidence.transport == Some(VisitedTransport::Stdio)
 }
 
-pub(super) fn ends_early(evidence: &Evidence) -> Vec<Finding> {
-    let last = evidence.exchanges.last().filter(|_| is_stdio(evidence));
-    let Some(ExchangeResult::Gone { text }) = last.map(|last| &last.outcome) else {
-        return Vec::new();
-    };
-    let method = last.map(|last| last.method.as_str()).unwrap_or_default();
-    let finding = if evidence.was_greeted() {
-        Finding::error("command.dies", format!("the server ends on {method}: {text}"))
-            .rule("STD-10")
-            .remedy("what it says on stderr is the reason; --log-level debug shows all of it")
+pub(super) fn ends_early(evidence: &Evidence, found: &mut Findings) {
+    let Some(last) = evidence.requests.last().filter(|_| is_stdio(evidence)) else { return };
+    let RequestResult::Gone { text } = &last.outcome else { return };
+    if evidence.was_greeted() {
+        let what = format!("the server ends on {}: {text}", last.method);
+        let remedy = "what it says on stderr is the reason; --log-level debug shows all of it";
+        found.add(Error, "command.dies", "STD-10", what, remedy);
     } else {
-        Finding::error("command.exits", format!("the server ends before it can be greeted: {text}"))
-            .rule("LIF-1")
-            .remedy(
-                "what it says on stderr is the reason: a missing variable (--env NAME=VALUE, or \
-                 --pass-environment), a wrong argument, or a program that is no MCP server",
-            )
-    };
-    vec![finding]
+        let what = format!("the server ends before it can be greeted: {text}");
+        let remedy = "what it says on stderr is the reason: a missing variable (--env NAME=VALUE, or \
+             --pass-environment), a wrong argument, or a program that is no MCP server";
+        found.add(Error, "command.exits", "LIF-1", what, remedy);
+    }
 }
 
-pub(super) fn writes_only_messages(evidence: &Evidence) -> Vec<Finding> {
+pub(super) fn writes_only_messages(evidence: &Evidence, found: &mut Findings) {
     let strays = &evidence.heard.strays;
-    let Some(first) = strays.first() else { return Vec::new() };
+    let Some(first) = strays.first() else { return };
     let more = match strays.len() {
         1 => String::new(),
         count => format!(", and {} more", count - 1),
     };
-    let (id, rule, place) = match evidence.transport {
-        Some(Transport::Stdio) => ("stdio.garbage", "STD-2", "on stdout"),
-        _ => ("http.garbage", "MSG-1", "in its streams"),
+    let (id, rule, place) = if is_stdio(evidence) {
+        ("stdio.garbage", "STD-2", "on stdout")
+    } else {
+        ("http.garbage", "MSG-1", "in its streams")
     };
     let what = format!("the server writes {place} what is no message: {first:?}{more}");
     let remedy = "write logs to stderr; look for print, console.log and banners of libraries";
-    vec![Finding::error(id, what).rule(rule).remedy(remedy)]
+    found.add(Error, id, rule, what, remedy);
 }
 
-pub(super) fn bears_the_question_for_its_era(evidence: &Evidence) -> Vec<Finding> {
-    let Some(outcome) = evidence.upset_by_probe.as_ref().filter(|_| evidence.was_greeted()) else {
-        return Vec::new();
-    };
-    let what = format!("server/discover {}", in_words(outcome));
-    let finding = Finding::warning("stdio.probe", what).rule("NEG-7").remedy(
-        "answer methods you do not know with an error; until then clients of newer revisions \
-         start the server twice. --era legacy spares it the question",
-    );
-    vec![finding]
-}
-
-pub(super) fn ends_with_its_stdin(evidence: &Evidence) -> Vec<Finding> {
-    if !is_stdio(evidence) || !evidence.outstayed {
-        return Vec::new();
+pub(super) fn behaves_on_stdio(evidence: &Evidence, found: &mut Findings) {
+    let upset = evidence.upset_by_probe.as_ref().filter(|_| evidence.was_greeted());
+    if let Some(outcome) = upset {
+        let what = format!("server/discover {}", in_words(outcome));
+        let remedy = "answer methods you do not know with an error; until then clients of newer \
+                      revisions start the server twice. --era legacy spares it the question";
+        found.add(Warning, "stdio.probe", "NEG-7", what, remedy);
     }
-    let what = "the server goes on after its stdin is closed, and has to be killed";
-    let finding = Finding::warning("stdio.outstays", what)
-        .rule("STD-5")
-        .remedy("end when stdin ends; otherwise clients that crash leave processes behind");
-    vec![finding]
-}
-
-/// Whether the greeting got no answer at all.
-pub(super) fn is_silent(evidence: &Evidence) -> bool {
-    let greeting = evidence.exchange(method::INITIALIZE);
-    matches!(greeting.map(|greeting| &greeting.outcome), Some(ExchangeResult::Silence))
+    if is_stdio(evidence) && evidence.outstayed {
+        let what = "the server goes on after its stdin is closed, and has to be killed";
+        let remedy = "end when stdin ends; otherwise clients that crash leave processes behind";
+        found.add(Warning, "stdio.outstays", "STD-5", what, remedy);
+    }
 }
