@@ -45,7 +45,7 @@ pub struct ObjectMember<'a> {
 
 /// A key as written between its quotes, escapes not yet undone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MemberKey<'a>(&'a [u8]);
+pub(crate) struct ObjectKey<'a>(&'a [u8]);
 
 impl<'a> Walker<'a> {
     /// Starts at the beginning of `text`.
@@ -111,10 +111,10 @@ impl<'a> Walker<'a> {
     }
 
     /// The key of the next member. Its value is next.
-    pub(crate) fn next_key(&mut self) -> Result<MemberKey<'a>, Fault> {
+    pub(crate) fn next_key(&mut self) -> Result<ObjectKey<'a>, Fault> {
         let key = self.key()?;
         self.space();
-        Ok(MemberKey(key))
+        Ok(ObjectKey(key))
     }
 
     /// After a member of an object: whether another follows, or its end is behind us.
@@ -341,7 +341,7 @@ impl<'a> Walker<'a> {
 impl ObjectMember<'_> {
     /// Whether the key is `name`, however it is spelled.
     pub fn is(&self, name: &str) -> bool {
-        MemberKey(self.key).is(name)
+        ObjectKey(self.key).is(name)
     }
 
     /// The key with its escapes undone.
@@ -350,7 +350,7 @@ impl ObjectMember<'_> {
     }
 }
 
-impl<'a> MemberKey<'a> {
+impl<'a> ObjectKey<'a> {
     pub(crate) fn is(self, name: &str) -> bool {
         self.0 == name.as_bytes() || (self.0.contains(&b'\\') && self.name() == name)
     }

@@ -17,9 +17,9 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::json::{Fault, MemberKey, Walker, try_unescape, unescape};
+use crate::json::{Fault, ObjectKey, Walker, try_unescape, unescape};
 use crate::limits::MAX_BATCH;
-use crate::method::meta;
+use crate::method::{self, meta};
 use crate::refusal::Refusal;
 use edit::Edits;
 
@@ -47,7 +47,8 @@ struct Parsed {
     id: Option<Id>,
     /// Where the id is; empty if there is no such member.
     id_at: Range<usize>,
-    method: MethodName,
+    /// Empty on responses.
+    method: Cow<'static, str>,
     payload: Option<Range<usize>>,
     /// Of a message that we made: found when somebody asks.
     members: OnceLock<Members>,
@@ -64,14 +65,6 @@ pub enum Kind {
     Result,
     /// Answers with an error; has no id if the request could not be read.
     Error,
-}
-
-/// A method name: where it is, or what it is if it had to be unescaped.
-#[derive(Clone, Debug)]
-enum MethodName {
-    None,
-    At(Range<usize>),
-    Unescaped(Box<str>),
 }
 
 /// What arrived: one message, or an array of them.
@@ -216,7 +209,7 @@ impl EnvelopeScan {
         &self,
         text: &[u8],
         id: Option<&Id>,
-    ) -> Result<(Kind, MethodName, Option<Range<usize>>), Refusal> {
+    ) -> Result<(Kind, Cow<'static, str>, Option<Range<usize>>), Refusal> {
         let [version, id_at, method, params, result, error] = self.places.clone();
         if version.is_none() {
             return Err(wrong("jsonrpc is missing"));
@@ -231,13 +224,13 @@ impl EnvelopeScan {
                     return Err(wrong("params must be an object"));
                 }
                 let kind = if id.is_some() { Kind::Request } else { Kind::Notification };
-                Ok((kind, MethodName::find(text, method)?, params))
+                Ok((kind, method_name(&text[method])?, params))
             }
             (None, (Some(result), None)) if id.is_some() => {
-                Ok((Kind::Result, MethodName::None, Some(result)))
+                Ok((Kind::Result, Cow::Borrowed(""), Some(result)))
             }
             (None, (None, Some(error))) if text[error.start] == b'{' => {
-                Ok((Kind::Error, MethodName::None, Some(error)))
+                Ok((Kind::Error, Cow::Borrowed(""), Some(error)))
             }
             (None, (Some(_), None)) => Err(wrong("a result needs an id")),
             (None, (None, Some(_))) => Err(wrong("error must be an object")),
@@ -247,18 +240,12 @@ impl EnvelopeScan {
     }
 }
 
-impl MethodName {
-    fn find(text: &[u8], place: Range<usize>) -> Result<Self, Refusal> {
-        if text[place.start] != b'"' {
-            return Err(wrong("method must be a string"));
-        }
-        let body = place.start + 1..place.end - 1;
-        match try_unescape(&text[body.clone()]) {
-            Some(Cow::Borrowed(_)) => Ok(Self::At(body)),
-            Some(Cow::Owned(name)) => Ok(Self::Unescaped(name.into())),
-            None => Err(wrong("method is no text")),
-        }
-    }
+fn method_name(value: &[u8]) -> Result<Cow<'static, str>, Refusal> {
+    let Some(body) = value.strip_prefix(b"\"") else {
+        return Err(wrong("method must be a string"));
+    };
+    let name = try_unescape(&body[..body.len() - 1]).ok_or(wrong("method is no text"))?;
+    Ok(method::shared(&name))
 }
 
 impl Message {
@@ -280,12 +267,7 @@ impl Message {
 
     /// Its method; empty on responses.
     pub fn method(&self) -> &str {
-        match &self.parsed.method {
-            MethodName::None => "",
-            MethodName::At(place) => std::str::from_utf8(&self.parsed.text[place.clone()])
-                .expect("text was checked to be UTF-8"),
-            MethodName::Unescaped(name) => name,
-        }
+        &self.parsed.method
     }
 
     /// The JSON text of a member, if it is there.
@@ -695,7 +677,7 @@ impl Members {
     fn note_doubt(
         &mut self,
         level: ObjectLevel,
-        key: MemberKey<'_>,
+        key: ObjectKey<'_>,
         member: Option<Member>,
         seen: &mut u64,
     ) {

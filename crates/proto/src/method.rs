@@ -1,5 +1,7 @@
 //! What we know of each method. Methods that are not here pass all the same.
 
+use std::borrow::Cow;
+
 use crate::jsonrpc::{Member, Message};
 
 /// Opens a legacy conversation.
@@ -81,6 +83,30 @@ pub const REMOVED: &[&str] = &[
     SAMPLE,
     ROOTS,
 ];
+
+/// Methods that are sent again and again.
+const FREQUENT: &[&str] = &[
+    CALL_TOOL,
+    PROGRESS,
+    LIST_TOOLS,
+    READ_RESOURCE,
+    GET_PROMPT,
+    LOG,
+    PING,
+    INITIALIZE,
+    INITIALIZED,
+    CANCELLED,
+    DISCOVER,
+    GET_TASK,
+];
+
+/// A method name that messages can share: a frequent one takes no memory of its own.
+pub(crate) fn shared(name: &str) -> Cow<'static, str> {
+    match FREQUENT.iter().find(|known| **known == name) {
+        Some(known) => Cow::Borrowed(known),
+        None => Cow::Owned(name.to_owned()),
+    }
+}
 
 /// Whether a complete result says how long it may be kept (CACHE-1).
 pub fn is_cacheable(method: &str) -> bool {

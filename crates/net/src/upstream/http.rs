@@ -13,6 +13,7 @@
 //! it: servers refuse calls that overtake it. So does progress on a question come
 //! before further progress and before the answer: servers ignore what is late.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -164,9 +165,9 @@ impl Upstream {
 
     /// Sends one message and follows its answer to the end.
     async fn carry(self: &Arc<Self>, post: Post) {
+        let conversing = pin!(self.converse(&post));
         let works = if post.is_call() {
-            let Either::Right(works) = race(post.ended.notified(), self.converse(&post)).await
-            else {
+            let Either::Right(works) = race(post.ended.notified(), conversing).await else {
                 // The caller that opened the lane closed it, and waits no more.
                 return;
             };
@@ -177,7 +178,7 @@ impl Upstream {
             }
             works
         } else {
-            let sending = tokio::time::timeout(NOTE_WAIT, self.converse(&post));
+            let sending = tokio::time::timeout(NOTE_WAIT, conversing);
             let Some(Ok(works)) = self.stop.until(sending).await else { return };
             works
         };
@@ -200,10 +201,10 @@ impl Upstream {
         // The server may say more than its answer, and only a listen stream may hear that.
         let is_followed_by_more = method == method::SUBSCRIBE || method::may_ask(method);
         if self.era() == Era::Legacy && is_followed_by_more {
-            endpoint.until_heard().await;
+            Box::pin(endpoint.until_heard()).await;
         }
         if post.greets() {
-            self.renew_credentials().await;
+            Box::pin(self.renew_credentials()).await;
         }
         let sending = self.send(endpoint, |endpoint| {
             let mut request = endpoint.post_request(post.message.text(), &post.session);
@@ -220,7 +221,7 @@ impl Upstream {
             StatusCode::OK => self.take_answer(endpoint, post, response).await,
             status if status.is_success() => self.no_answer_unless_note(post),
             status => {
-                let refused = HttpRefusal::read(response, endpoint).await;
+                let refused = Box::pin(HttpRefusal::read(response, endpoint)).await;
                 let of_session = status == StatusCode::NOT_FOUND && post.session.id.is_some();
                 if of_session && post.is_call() && !refused.answers(post.message.id()) {
                     return self.handle_session_over(endpoint, post);
@@ -247,7 +248,7 @@ impl Upstream {
         }
         let other = self.credentials(Some(&shown)).await?;
         lock(&endpoint.headers).clone_from(&other);
-        Ok(endpoint.fetch.send(request(endpoint)).await?)
+        Ok(Box::pin(endpoint.fetch.send(request(endpoint))).await?)
     }
 
     /// The server does not know our session any more.
@@ -292,7 +293,7 @@ impl Upstream {
         }
         let media = content_type(response.headers()).unwrap_or_default();
         if is_event_stream(media) {
-            return self.follow(endpoint, post, offered.as_ref(), response).await;
+            return Box::pin(self.follow(endpoint, post, offered.as_ref(), response)).await;
         }
         if !is_json(media) {
             let why = Failure::NotMcp { status: 200, media: Some(media.into()) };

@@ -50,9 +50,9 @@ pub struct ToModern<T> {
     patience: Duration,
     next_call: u64,
     calls: BTreeMap<u64, LegacyClientCall<T>>,
-    sessions: HashMap<u64, ClientSession>,
+    sessions: HashMap<u64, LegacyClient>,
     /// For clients that are introduced by somebody else.
-    anybody: Option<ClientSession>,
+    anybody: Option<LegacyClient>,
     /// What the server said of itself.
     discovered: Option<Message>,
     greeters: Vec<T>,
@@ -68,7 +68,7 @@ pub struct ToModern<T> {
 
 /// What is known of a client.
 #[derive(Clone, Debug)]
-struct ClientSession {
+struct LegacyClient {
     revision: Revision,
     envelope: Envelope,
 }
@@ -124,7 +124,7 @@ impl<T: Ticket> ToModern<T> {
     /// Takes every client for the one that said this `initialize`.
     #[must_use]
     pub fn greeted_with(mut self, hello: &Message) -> Self {
-        self.anybody = Some(ClientSession::greet(hello));
+        self.anybody = Some(LegacyClient::greet(hello));
         self
     }
 
@@ -189,7 +189,7 @@ impl<T: Ticket> ToModern<T> {
         }
     }
 
-    fn session_of(&self, ticket: &T) -> Option<&ClientSession> {
+    fn session_of(&self, ticket: &T) -> Option<&LegacyClient> {
         self.sessions.get(&ticket.owner()).or(self.anybody.as_ref())
     }
 
@@ -438,7 +438,7 @@ fn older_answer(answer: &Message, method: &str, revision: Revision, wrapped: boo
 
 // The handshake with a server that has none.
 
-impl ClientSession {
+impl LegacyClient {
     fn greet(hello: &Message) -> Self {
         let asked = hello.protocol_version().unwrap_or_default();
         // Never a modern one (NEG-11).
@@ -460,7 +460,7 @@ impl<T: Ticket> ToModern<T> {
         if self.greeters.len() >= self.most_calls.saturating_mul(4) {
             return self.refuse(ticket, Refusal::TooManyCalls);
         }
-        self.sessions.insert(ticket.owner(), ClientSession::greet(request));
+        self.sessions.insert(ticket.owner(), LegacyClient::greet(request));
         if let Some(discovered) = self.discovered.clone() {
             return self.welcome(ticket, &discovered);
         }

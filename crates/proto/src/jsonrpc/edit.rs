@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::Value;
 
-use super::{Id, Kind, Member, Message, MethodName, ObjectLevel, Parsed};
-use crate::patch;
+use super::{Id, Kind, Member, Message, ObjectLevel, Parsed};
 use crate::refusal::Refusal;
+use crate::{method, patch};
 
 /// What is different about a message.
 #[derive(Debug, Default)]
@@ -64,10 +64,7 @@ impl Message {
             kind: *kind,
             id: id.clone(),
             id_at: moved(id_at),
-            method: match method {
-                MethodName::At(place) => MethodName::At(moved(place)),
-                other => other.clone(),
-            },
+            method: method.clone(),
             payload: Some(place.start..place.start + payload.len()),
             members: OnceLock::new(),
         });
@@ -340,16 +337,9 @@ impl Message {
             id_at = text.len()..text.len() + printed.len();
             text.put_slice(printed.as_bytes());
         }
-        let mut name = MethodName::None;
         if !method.is_empty() {
             text.put_slice(b",\"method\":");
-            let printed = quoted(method);
-            name = if printed.contains('\\') {
-                MethodName::Unescaped(method.into())
-            } else {
-                MethodName::At(text.len() + 1..text.len() + printed.len() - 1)
-            };
-            text.put_slice(printed.as_bytes());
+            text.put_slice(quoted(method).as_bytes());
         }
         let payload = payload.map(|(member, value)| {
             text.put_slice(b",\"");
@@ -360,7 +350,8 @@ impl Message {
         });
         text.put_u8(b'}');
         let (text, id, members) = (text.freeze(), id.cloned(), OnceLock::new());
-        let parsed = Parsed { text, kind, id, id_at, method: name, payload, members };
+        let method = method::shared(method);
+        let parsed = Parsed { text, kind, id, id_at, method, payload, members };
         Self { parsed: Arc::new(parsed), edits: None }
     }
 }

@@ -40,7 +40,7 @@ pub struct ModernServerHalf {
     next_exchange: u64,
     calls: HashMap<Exchange, ModernCall>,
     by_id: HashMap<Id, Exchange>,
-    parked: BTreeMap<Exchange, ParkedCall>,
+    parked: BTreeMap<Exchange, ParkedRequest>,
     /// Calls with questions that have not been put to the client.
     due: VecDeque<Exchange>,
     out: VecDeque<(Lane, Frame)>,
@@ -430,14 +430,14 @@ struct ParkedQuestion {
 
 /// A call that waits for its client to come back.
 #[derive(Debug)]
-struct ParkedCall {
+struct ParkedRequest {
     call: ModernCall,
     until: Instant,
     /// It was answered while its client was away.
     answer: Option<Message>,
 }
 
-impl ParkedCall {
+impl ParkedRequest {
     /// What is kept for its client.
     fn bytes(&self) -> usize {
         let answer = self.answer.as_ref().map_or(0, |answer| answer.text().len());
@@ -524,7 +524,7 @@ impl ModernServerHalf {
         let result = call.round.to_result(state).to_string();
         let answer = self.signed(Message::result(&call.id, result.as_bytes()));
         self.answer(&call, &answer);
-        self.parked.insert(exchange, ParkedCall { call, until, answer: None });
+        self.parked.insert(exchange, ParkedRequest { call, until, answer: None });
     }
 
     /// How many questions a round has that is still open.
@@ -544,7 +544,7 @@ impl ModernServerHalf {
         if let Err(why) = self.check(request, headers) {
             return self.refuse(lane, request.id(), &why);
         }
-        let fits = |parked: &&ParkedCall| {
+        let fits = |parked: &&ParkedRequest| {
             parked.call.round.number == round && is_same_call(&parked.call.request, request)
         };
         let Some(parked) = self.parked.get(&exchange).filter(fits) else {
@@ -555,7 +555,7 @@ impl ModernServerHalf {
         if let Some(Err(mismatch)) = again {
             return self.refuse(lane, request.id(), &mismatch.into());
         }
-        let Some(ParkedCall { mut call, answer, .. }) = self.parked.remove(&exchange) else {
+        let Some(ParkedRequest { mut call, answer, .. }) = self.parked.remove(&exchange) else {
             return;
         };
         let Some(id) = request.id().cloned() else { return };
@@ -597,7 +597,7 @@ impl ModernServerHalf {
     }
 
     /// Nobody comes back for a call.
-    fn give_up(&mut self, exchange: Exchange, parked: &ParkedCall) {
+    fn give_up(&mut self, exchange: Exchange, parked: &ParkedRequest) {
         match parked.answer {
             Some(_) => self.refuse_asks(&parked.call.round.questions),
             None => self.to_server.push_back(ClientEvent::Drop { exchange, message: None }),
@@ -632,7 +632,7 @@ impl ModernServerHalf {
 
     /// The bytes that are kept for them.
     pub fn parked_bytes(&self) -> usize {
-        self.parked.values().map(ParkedCall::bytes).sum()
+        self.parked.values().map(ParkedRequest::bytes).sum()
     }
 }
 
