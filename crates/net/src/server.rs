@@ -136,7 +136,7 @@ pub struct Server {
     cache: CacheHints,
     sessions: RwLock<HashMap<u64, Arc<ServerSession>>>,
     questions: context::OpenQuestions,
-    listens: Mutex<session::OpenListens>,
+    listens: Mutex<session::ClientListens>,
     tasks: server_tasks::ServerTasks,
     trace: Option<builtin_tools::Traces>,
     this: Weak<Self>,

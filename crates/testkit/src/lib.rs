@@ -2,6 +2,7 @@
 
 pub mod bounds;
 pub mod caller;
+pub mod count;
 pub mod http;
 pub mod script;
 pub mod seeds;

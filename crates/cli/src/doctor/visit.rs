@@ -20,7 +20,7 @@ use tokio::net::{TcpStream, lookup_host};
 use super::evidence::{
     Evidence, Heard, ListEnd, ListReading, RequestResult, Trial, VisitedTransport,
 };
-use super::wire::{ChildPipe, DoctorConnection, Endpoint, HttpEndpoint, STREAM, SseEndpoint};
+use super::wire::{ChildPipe, DoctorConnection, Endpoint, STREAM, SseEndpoint, VisitedEndpoint};
 use super::with_cause;
 use crate::target::{NamedServer, environment};
 
@@ -399,7 +399,7 @@ async fn visit_http(
 ) -> bool {
     evidence.transport = Some(VisitedTransport::Http);
     let connect = |endpoint: &Endpoint| {
-        DoctorConnection::Http(Box::new(HttpEndpoint::new(endpoint, Era::Modern)))
+        DoctorConnection::Http(Box::new(VisitedEndpoint::new(endpoint, Era::Modern)))
     };
     let mut visit = ServerVisit::new(connect(endpoint), evidence, options);
     let mut may_be_legacy = options.era != Some(Era::Modern);
@@ -488,7 +488,7 @@ async fn visit_sse(endpoint: &Endpoint, options: VisitOptions, evidence: &mut Ev
 }
 
 /// How the server treats what is unusual, and the end of the session.
-async fn try_out_sessions(http: &HttpEndpoint, evidence: &mut Evidence, patience: Duration) {
+async fn try_out_sessions(http: &VisitedEndpoint, evidence: &mut Evidence, patience: Duration) {
     let mut listening = http.common();
     listening.insert(header::ACCEPT, STREAM);
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": method::PING}).to_string();
@@ -530,7 +530,7 @@ async fn find_siblings(endpoint: &Endpoint, evidence: &mut Evidence) {
 }
 
 async fn is_server(endpoint: &Endpoint) -> bool {
-    let http = HttpEndpoint::new(endpoint, Era::Legacy);
+    let http = VisitedEndpoint::new(endpoint, Era::Legacy);
     let mut connection = DoctorConnection::Http(Box::new(http));
     let heard = &mut Heard::default();
     let asked = connection.ask(json!(1), method::INITIALIZE, greeting(), GLANCE, heard).await;

@@ -28,7 +28,7 @@ const MAX: usize = 8 << 20;
 /// A connection to the server.
 pub(super) enum DoctorConnection {
     Child(Box<ChildPipe>),
-    Http(Box<HttpEndpoint>),
+    Http(Box<VisitedEndpoint>),
     Sse(Box<SseEndpoint>),
 }
 
@@ -312,7 +312,7 @@ impl EndpointResponse {
 }
 
 /// A Streamable HTTP endpoint.
-pub(super) struct HttpEndpoint {
+pub(super) struct VisitedEndpoint {
     endpoint: Endpoint,
     pub(super) era: Era,
     /// What is spoken, once that is settled.
@@ -322,7 +322,7 @@ pub(super) struct HttpEndpoint {
     response: Option<EndpointResponse>,
 }
 
-impl HttpEndpoint {
+impl VisitedEndpoint {
     pub(super) fn new(endpoint: &Endpoint, era: Era) -> Self {
         let endpoint = endpoint.clone();
         Self { endpoint, era, revision: None, session: None, response: None }

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::failure::Failure;
+use switchboard_proto::method;
 use switchboard_proto::project::CacheHints;
 use switchboard_proto::revision::Era;
 use tokio::sync::{Notify, watch};
@@ -317,7 +318,7 @@ impl WatchedConnection {
 
 impl ConnectionWatcher for WatchedConnection {
     fn handle_note(&self, method: &str) {
-        self.changed(ListKind::changed_by(method));
+        self.changed(changed_by(method));
     }
 
     fn handle_close(&self, why: Option<&Failure>) {
@@ -520,7 +521,7 @@ async fn listen(client: &Client, connection: &WatchedConnection) {
                 connection.changed(kinds.iter().copied());
                 while let Some(note) = listening.next().await {
                     pace.handle_success();
-                    connection.changed(ListKind::changed_by(&note.method));
+                    connection.changed(changed_by(&note.method));
                 }
             }
             // It does not tell of changes.
@@ -672,4 +673,10 @@ impl Sleeper {
         }
         is_asleep
     }
+}
+
+/// The lists that a notification says have changed.
+fn changed_by(note: &str) -> impl Iterator<Item = ListKind> {
+    let says = move |kind: &ListKind| method::list_changed(kind.capability()) == Some(note);
+    ListKind::ALL.into_iter().filter(says)
 }

@@ -160,12 +160,6 @@ impl ListKind {
     pub fn capability(self) -> &'static str {
         if self == Self::Templates { "resources" } else { self.member().key() }
     }
-
-    /// What a notification says has changed.
-    pub(super) fn changed_by(note: &str) -> impl Iterator<Item = Self> {
-        let says = |kind: &Self| method::list_changed(kind.capability()) == Some(note);
-        Self::ALL.into_iter().filter(says)
-    }
 }
 
 /// One thing that a server offers.

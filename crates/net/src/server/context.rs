@@ -47,13 +47,13 @@ const MOST_OPEN: usize = 16_384;
 /// not the call's business.
 #[derive(Clone)]
 pub struct Context {
-    pub(super) state: Arc<CallState>,
+    pub(super) state: Arc<CallInHand>,
     /// The tool that is called, if it is one.
     pub(super) tool: Option<Arc<Tool>>,
 }
 
 /// What is known of a call while it lasts.
-pub(super) struct CallState {
+pub(super) struct CallInHand {
     pub(super) server: Arc<Server>,
     pub(super) caller: Caller,
     /// What its client said the last time it came back with input.
@@ -73,7 +73,7 @@ pub(super) struct CallState {
     over: Stop,
 }
 
-impl CallState {
+impl CallInHand {
     /// Who calls, as it says of itself at present.
     fn speaker(&self) -> Caller {
         match &*lock(&self.retry) {
@@ -132,7 +132,7 @@ impl CallState {
     }
 }
 
-impl CallHolder for CallState {
+impl CallHolder for CallInHand {
     fn cancel(self: Arc<Self>, _: &Call, _: Option<&Message>) -> PendingWork {
         self.give_up();
         PendingWork::none()
@@ -180,7 +180,7 @@ impl Context {
         token: Option<Bytes>,
         task_ttl: Option<Duration>,
     ) -> Self {
-        let state = CallState {
+        let state = CallInHand {
             server,
             caller,
             retry: Mutex::default(),

@@ -26,7 +26,7 @@ use switchboard_proto::revision::Era;
 use tokio::sync::watch;
 use tokio::time::timeout_at;
 
-use super::context::{CallChannel, CallState, Context};
+use super::context::{CallChannel, CallInHand, Context};
 use super::handler::{Error, Request, catch_panic};
 use super::session::{Caller, ServerChange, ServerSession, tell};
 use super::tool::{IntoToolResult, Tool, ToolResult};
@@ -83,7 +83,7 @@ pub(super) struct ServerTask {
     /// Legacy clients know the output schema of its tool inside another.
     is_wrapped: bool,
     /// What is to be told to stop.
-    state: Mutex<Weak<CallState>>,
+    state: Mutex<Weak<CallInHand>>,
     progress: watch::Sender<TaskProgress>,
 }
 

@@ -302,9 +302,9 @@ const MOST_LISTENS: usize = 1024;
 const MOST_NAMES: usize = 1024;
 
 /// The open listens, by their client and its call.
-pub(super) type OpenListens = HashMap<(u64, Exchange), OpenListen>;
+pub(super) type ClientListens = HashMap<(u64, Exchange), ClientListen>;
 
-pub(super) struct OpenListen {
+pub(super) struct ClientListen {
     client: Weak<ClientConnection>,
     id: Id,
     filter: ListenWishes,
@@ -407,7 +407,7 @@ impl Server {
             if open.len() >= MOST_LISTENS {
                 return Some(Err(Error::internal("too many subscriptions are open")));
             }
-            let listen = OpenListen { client: Arc::downgrade(client), id: id.clone(), filter };
+            let listen = ClientListen { client: Arc::downgrade(client), id: id.clone(), filter };
             open.insert((client.number(), exchange), listen);
         }
         client.note(Some(exchange), &Message::notification(method::ACKNOWLEDGED, Some(&honoured)));
