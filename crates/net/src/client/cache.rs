@@ -145,7 +145,7 @@ impl ResponseCache {
         let key = owner.key(method, params, private);
         let size = size(&key, result);
         entries.forget_one(&key);
-        // What does not fit at all must not cost the others their owner.
+        // What does not fit at all must not cost the others their place.
         if size <= self.most {
             entries.make_room(size, self.most, now);
             entries.bytes += size;

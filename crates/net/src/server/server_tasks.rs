@@ -361,15 +361,17 @@ impl Context {
         let wrapped = self.tool.as_ref().is_some_and(|tool| tool.is_wrapped());
         let owner = (client.number(), state.principal());
         let task = ServerTask::new(&state.caller, owner, ttl, wrapped)?;
-        state.server.tasks.add(Arc::clone(&task))?;
         let cx = self.as_task(Arc::clone(&task));
         *lock(&task.state) = Arc::downgrade(&cx.state);
+        // Before others can end the task: what watches it must hear that.
+        let watching = task.progress.subscribe();
+        state.server.tasks.add(Arc::clone(&task))?;
         let mut created = task.to_json(self.era());
         match self.era() {
             Era::Legacy => created = json!({ "task": created }),
             Era::Modern => created["resultType"] = "task".into(),
         }
-        let (work, watching) = (work(cx.clone()), task.progress.subscribe());
+        let work = work(cx.clone());
         // The store owns the work by its task: cancelled, forgotten or out of time, it ends.
         tokio::spawn(async move {
             let tool = cx.tool.clone();
@@ -435,7 +437,7 @@ impl Server {
         let find = || {
             let id = call.text("taskId")?;
             let task = self.tasks.find(&id, &cx.state.caller, cx.state.principal());
-            task.ok_or_else(|| Error::invalid_params(format!("ServerTask not found: {id}")))
+            task.ok_or_else(|| Error::invalid_params(format!("Task not found: {id}")))
         };
         let result = match (call.method(), era) {
             ("tasks/get", Era::Legacy) => find()?.to_json(era),

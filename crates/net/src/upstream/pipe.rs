@@ -309,13 +309,12 @@ impl Upstream {
         let is_over = self.until_core(&self.pipe_changed, is_over);
         match self.stop.until(race(is_over, Box::pin(talk))).await {
             None => Err(PipeEnd::Stopped),
-            Some(Either::Left(())) if lock(&self.core).pipe == PipeState::Leaving => {
-                Err(PipeEnd::Rested)
-            }
-            Some(Either::Left(())) => {
+            Some(Either::Left(())) if lock(&self.core).outbound.is_choked => {
                 let why = "the server does not read what it is sent";
                 Err(PipeEnd::Broke(Failure::closed(why)))
             }
+            // Even if it is wanted again by now: then it is made anew.
+            Some(Either::Left(())) => Err(PipeEnd::Rested),
             Some(Either::Right(talked)) => Ok(talked),
         }
     }

@@ -460,6 +460,8 @@ impl<T: Ticket> ToLegacy<T> {
                 let request = Message::request(&0.into(), method::SET_LEVEL, params);
                 self.inner.open(InternalCall::Level, &request, now);
             }
+            // It is being greeted already, and the level of every open call is looked at then.
+            None if self.leveling > 0 => return,
             None => self.inner.meet(InternalCall::Meet, now),
         }
         self.leveling += 1;

@@ -359,6 +359,25 @@ fn a_level_is_set_after_the_greeting_and_only_at_a_server_that_logs() {
     );
 }
 
+/// wire: GW-54
+#[test]
+fn calls_that_come_and_go_before_the_greeting_cost_no_other_call_its_answer() {
+    let limits = Limits { calls: 2, ..Limits::default() };
+    let half = ToLegacy::<Name>::new(Carrier::Pipe, Sharing::Alone, &limits);
+    let wants = r#""io.modelcontextprotocol/logLevel":"error""#;
+    let call = |name: &str| format!("open {name}: 5 x/y {{\"_meta\":{{@,{wants}}}}}\n");
+    let fickle: String = (1..20).map(|_| call("a1") + "drop a1\n").collect();
+    let welcome = r#"{"protocolVersion":"2025-11-25","capabilities":{"logging":{}}}"#;
+    let script = format!("{}{fickle}recv: 1 = {welcome}\nrecv: 2 = {{}}", call("b1"));
+    let expected = format!(
+        "send 1: 1 initialize {HELLO}
+         send 0: notifications/initialized
+         send 2: 2 logging/setLevel {{\"level\":\"error\"}}
+         send 3: 3 x/y {{}}"
+    );
+    script::check(ClientHalf::ToLegacy(Box::new(half)), ENVELOPE, &script, &expected);
+}
+
 /// The TypeScript SDK says so in a failed result.
 ///
 /// wire: GW-59
