@@ -48,11 +48,14 @@ struct Parsed {
     /// Where the id is; empty if there is no such member.
     id_at: Range<usize>,
     /// Empty on responses.
-    method: Cow<'static, str>,
+    method: MethodName,
     payload: Option<Range<usize>>,
     /// Of a message that we made: found when somebody asks.
     members: OnceLock<Members>,
 }
+
+/// The name of a method; a frequent one takes no memory.
+type MethodName = Cow<'static, str>;
 
 /// Which of the four a message is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -209,7 +212,7 @@ impl EnvelopeScan {
         &self,
         text: &[u8],
         id: Option<&Id>,
-    ) -> Result<(Kind, Cow<'static, str>, Option<Range<usize>>), Refusal> {
+    ) -> Result<(Kind, MethodName, Option<Range<usize>>), Refusal> {
         let [version, id_at, method, params, result, error] = self.places.clone();
         if version.is_none() {
             return Err(wrong("jsonrpc is missing"));
@@ -240,7 +243,7 @@ impl EnvelopeScan {
     }
 }
 
-fn method_name(value: &[u8]) -> Result<Cow<'static, str>, Refusal> {
+fn method_name(value: &[u8]) -> Result<MethodName, Refusal> {
     let Some(body) = value.strip_prefix(b"\"") else {
         return Err(wrong("method must be a string"));
     };
