@@ -1,7 +1,7 @@
 //! An HTTP client that sends just what it is told to, malformed or not.
 
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
 use std::thread;
 
@@ -151,6 +151,16 @@ pub(crate) fn post_to(port: u16, path: &str, headers: &[(&str, &str)], body: &[u
 
 /// One request, on a connection of its own.
 pub(crate) fn send(port: u16, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+    try_send(port, line, headers, body).unwrap()
+}
+
+/// The same where the server may close the connection instead of answering.
+pub(crate) fn try_send(
+    port: u16,
+    line: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<Response> {
     let mut head = format!("{line} HTTP/1.1\r\nConnection: close\r\n");
     if !headers.iter().any(|(name, _)| *name == "Host") {
         write!(head, "Host: 127.0.0.1:{port}\r\n").unwrap();
@@ -159,16 +169,16 @@ pub(crate) fn send(port: u16, line: &str, headers: &[(&str, &str)], body: &[u8])
         write!(head, "{name}: {value}\r\n").unwrap();
     }
     head += "\r\n";
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut writer = stream.try_clone().unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(head.as_bytes())?;
+    let mut writer = stream.try_clone()?;
     thread::scope(|scope| {
         // The server may answer before it has read all, and read no more.
         scope.spawn(move || _ = writer.write_all(body));
         let mut text = Vec::new();
-        stream.read_to_end(&mut text).unwrap();
-        parse(&text)
+        stream.read_to_end(&mut text)?;
+        if text.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(parse(&text)) }
     })
 }
 
