@@ -6,7 +6,7 @@
 //! it first calls. A process that everybody shares is one for the roster too: it
 //! starts it, and has it started again.
 //!
-//! [`Fleet::change`] leads from one plan to another while clients call:
+//! `Fleet::change` leads from one plan to another while clients call:
 //!
 //! ```text
 //!   the same, or other filters and names ──▶ the same connections

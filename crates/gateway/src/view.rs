@@ -7,7 +7,7 @@
 //!         └─▶ listen.rs: some of both
 //! ```
 //!
-//! There is a [`Front`] for each grant, and it is made of nothing but what that
+//! There is a `Front` for each grant, and it is made of nothing but what that
 //! grant has; where a server tells people apart, one for each person. So no list, no
 //! error, no instruction and no count shows a principal what only another may see.
 

@@ -1,6 +1,6 @@
 //! Calls of modern clients that wait until their client comes back with input.
 //!
-//! The halves do the waiting. [`Parking`] keeps their client connections alive, closes
+//! The halves do the waiting. `Parking` keeps their client connections alive, closes
 //! rounds of questions, and gives up on clients that do not come back.
 //!
 //! [`Sealer`] encrypts what a client carries back to us, so that it can neither be

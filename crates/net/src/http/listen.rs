@@ -31,7 +31,7 @@
 //! ```
 //!
 //! Only HTTP/1 knows this: on HTTP/2 a stream is ended by a frame of its own, and
-//! each is a [`ClientPeer`] of its own.
+//! each is a `ClientPeer` of its own.
 
 use std::collections::HashMap;
 use std::error::Error;
