@@ -4,68 +4,18 @@
 //
 // Needs valgrind, and `cargo build --workspace`.
 
-import { execFileSync } from 'node:child_process';
-import fs from 'node:fs';
-import os from 'node:os';
-import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { announced, end, endAll, pause, start } from '../peers/lib/processes.mjs';
 import { countOurs } from './callgrind.mjs';
+import { PEER, at, gateway as gatewayOf, legacyClient, modernCall, post, profile, traced } from './traced.mjs';
 
-const at = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
-const READY_MS = 60_000; // Under valgrind everything takes fifty times as long.
+const BINARY = at('target/debug/switchboard');
 const REST_MS = 1_500;
-const LEGACY = '2025-11-25';
-const MODERN = '2026-07-28';
-const PEER = [at('target/debug/switchboard-peer'), 'server', '--era', 'legacy', '--transport'];
-const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'ways-'));
-
-const urlIn = (line) => /(http:\/\/127\.0\.0\.1:\d+\/\w+)/.exec(line)?.[1];
-
-/** Our binary in callgrind, which counts from the first instruction on. */
-const traced = (args) =>
-  announced(
-    (onOut) => start('switchboard', [
-      'valgrind', '--tool=callgrind', '--compress-strings=no', '--compress-pos=no', `--callgrind-out-file=${folder}/%p`,
-      at('target/debug/switchboard'), ...args,
-    ], { onOut }),
-    urlIn,
-    READY_MS,
-  );
-
-const server = () => announced((onErr) => start('server', [...PEER, 'http', '--port', '0'], { onErr }), urlIn, READY_MS);
 
 /** What happens in `work`, as counts. */
-async function counted({ child: { pid } }, work) {
-  const control = (option) => execFileSync('callgrind_control', [option, String(pid)], { stdio: 'pipe' });
-  await pause(REST_MS);
-  control('--zero');
-  await work();
-  await pause(REST_MS);
-  control('--dump');
-  const dumps = fs.readdirSync(folder).filter((name) => name.startsWith(`${pid}.`));
-  return countOurs(fs.readFileSync(path.join(folder, dumps.at(-1)), 'utf8'));
-}
+const counted = async (process, work) => countOurs(await profile(process, work, REST_MS));
 
-/** Posts a message and gives what the answer has, with all of its events. */
-async function post(url, message, more = {}) {
-  const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...more };
-  const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify({ jsonrpc: '2.0', ...message }) });
-  const body = await response.text();
-  const data = body.split('\n').filter((line) => line.startsWith('data: {')).map((line) => line.slice(6));
-  const messages = (data.length ? data : [body]).filter(Boolean).map((text) => JSON.parse(text));
-  return { session: response.headers.get('mcp-session-id'), messages };
-}
-
-/** A legacy client, as the headers of its session. */
-async function legacyClient(url) {
-  const params = { protocolVersion: LEGACY, capabilities: {}, clientInfo: { name: 'ways', version: '1' } };
-  const { session } = await post(url, { id: 0, method: 'initialize', params });
-  const headers = { 'mcp-session-id': session, 'mcp-protocol-version': LEGACY };
-  await post(url, { method: 'notifications/initialized' }, headers);
-  return headers;
-}
+/** A gateway with one legacy server over HTTP. */
+const gateway = () => gatewayOf(BINARY, 'legacy');
 
 function must(holds, seen) {
   if (!holds) throw new Error(`not what was expected: ${JSON.stringify(seen).slice(0, 1000)}`);
@@ -79,13 +29,8 @@ async function callWithProgress(url, headers) {
 
 async function callWithQuestion(url) {
   const call = async (more) => {
-    const _meta = {
-      'io.modelcontextprotocol/protocolVersion': MODERN,
-      'io.modelcontextprotocol/clientInfo': { name: 'ways', version: '1' },
-      'io.modelcontextprotocol/clientCapabilities': { elicitation: { form: {} } },
-    };
+    const { _meta, headers } = modernCall('it__ask', { elicitation: { form: {} } });
     const params = { name: 'it__ask', arguments: { kind: 'form' }, _meta, ...more };
-    const headers = { 'mcp-protocol-version': MODERN, 'mcp-method': 'tools/call', 'mcp-name': params.name };
     return (await post(url, { id: 1, method: 'tools/call', params }, headers)).messages.at(-1);
   };
   const asked = await call({});
@@ -97,24 +42,11 @@ async function callWithQuestion(url) {
   must(JSON.stringify(done.result?.content ?? '').includes('Ada'), done);
 }
 
-/** A gateway with one legacy server over HTTP. */
-async function gateway() {
-  const [, url] = await server();
-  const config = path.join(folder, 'gateway.json');
-  fs.writeFileSync(config, JSON.stringify({ mcpServers: { it: { type: 'http', url } } }));
-  const [process, front] = await traced(['serve', '--no-cache', '--config', config, '--port', '0']);
-  for (;;) {
-    const { servers } = await (await fetch(new URL('/status', front))).json();
-    if (servers.it.state === 'ready') return { process, url, front: new URL('/mcp', front).href };
-    await pause(200);
-  }
-}
-
 const WAYS = {
   a: {
     what: 'a legacy HTTP client, the bridge, a stdio server: a call with progress',
     async run() {
-      const [process, url] = await traced(['bridge', '--port', '0', '--', ...PEER, 'stdio']);
+      const [process, url] = await traced(BINARY, ['bridge', '--port', '0', '--', ...PEER, 'stdio', '--era', 'legacy']);
       const headers = await legacyClient(url);
       await callWithProgress(url, headers);
       return counted(process, () => callWithProgress(url, headers));
@@ -156,9 +88,5 @@ async function main() {
   }
 }
 
-process.on('exit', () => {
-  endAll();
-  fs.rmSync(folder, { recursive: true, force: true });
-});
 await main();
 process.exit(0);
