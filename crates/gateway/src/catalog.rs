@@ -483,16 +483,6 @@ impl Nowhere {
     }
 }
 
-/// What is known of the servers besides what they list.
-pub trait Servers {
-    /// Whose this is, if that can be told from its name and the server may have
-    /// more than is known: it has not said yet what it offers, or offers
-    /// something else to each client.
-    fn unlisted(&self, kind: ListKind, offered: &str) -> Option<Owned>;
-    /// The only server that may have resources that nobody lists, if there is one only.
-    fn only_with_resources(&self) -> Option<Arc<str>>;
-}
-
 /// What kind of thing a request asks for, and the member that names it; none for requests
 /// that ask for no single thing.
 pub(crate) fn named_by(request: &Message) -> Option<(ListKind, Member)> {
@@ -511,48 +501,46 @@ pub(crate) fn named_by(request: &Message) -> Option<(ListKind, Member)> {
     }
 }
 
-/// Which server a request goes to, and in which words:
-///
-/// ```text
-///   tools/call, prompts/get            by name: the table, else the part before `__`
-///   resources/read, subscribe, …       by URI: who lists it, whose template fits, who has any
-///   completion/complete                by what is completed
-///   greetings, lists, levels, listens  none: the gateway answers
-/// ```
-pub fn route(
-    request: &Message,
-    catalog: &Catalog,
-    servers: &impl Servers,
-) -> Result<Destination, Nowhere> {
-    let Some((kind, member)) = named_by(request) else {
-        return match request.method() {
-            method::INITIALIZE
-            | method::PING
-            | method::DISCOVER
-            | method::LISTEN
-            | method::SET_LEVEL => Ok(Destination::Gateway),
-            method::COMPLETE => Err(Nowhere::Params { member: "ref.type" }),
-            other => {
-                let list = ListKind::ALL.into_iter().find(|kind| kind.method() == other);
-                let unknown = || Nowhere::Method { method: other.to_owned() };
-                list.map(Destination::List).ok_or_else(unknown)
-            }
+impl Catalog {
+    /// Which server a request goes to, and in which words; `unlisted` says whose something
+    /// is that no list has:
+    ///
+    /// ```text
+    ///   tools/call, prompts/get            by name: the table, else the part before `__`
+    ///   resources/read, subscribe, …       by URI: who lists it, whose template fits, who has any
+    ///   completion/complete                by what is completed
+    ///   greetings, lists, levels, listens  none: the gateway answers
+    /// ```
+    pub fn find_destination(
+        &self,
+        request: &Message,
+        unlisted: impl FnOnce(ListKind, &str) -> Option<Owned>,
+    ) -> Result<Destination, Nowhere> {
+        let Some((kind, member)) = named_by(request) else {
+            return match request.method() {
+                method::INITIALIZE
+                | method::PING
+                | method::DISCOVER
+                | method::LISTEN
+                | method::SET_LEVEL => Ok(Destination::Gateway),
+                method::COMPLETE => Err(Nowhere::Params { member: "ref.type" }),
+                other => {
+                    let list = ListKind::ALL.into_iter().find(|kind| kind.method() == other);
+                    let unknown = || Nowhere::Method { method: other.to_owned() };
+                    list.map(Destination::List).ok_or_else(unknown)
+                }
+            };
         };
-    };
-    let name = request.string(member).ok_or(Nowhere::Params { member: member.key() })?;
-    let found = catalog.owner(kind, &name).or_else(|| match kind {
-        // Perhaps it is there; its server knows better.
-        ListKind::Tools | ListKind::Prompts => servers.unlisted(kind, &name),
-        ListKind::Resources | ListKind::Templates => {
-            servers.only_with_resources().map(|server| Owned { server, name: name.to_string() })
-        }
-    });
-    let found = found.ok_or_else(|| Nowhere::unknown(kind, name.to_string()))?;
-    let request = match kind {
-        ListKind::Tools | ListKind::Prompts => request.with_string(member, &found.name),
-        ListKind::Resources | ListKind::Templates => request.clone(),
-    };
-    Ok(Destination::Server(found.server, request))
+        let name = request.string(member).ok_or(Nowhere::Params { member: member.key() })?;
+        // Perhaps it is there although no list has it; its server knows better.
+        let found = self.owner(kind, &name).or_else(|| unlisted(kind, &name));
+        let found = found.ok_or_else(|| Nowhere::unknown(kind, name.to_string()))?;
+        let request = match kind {
+            ListKind::Tools | ListKind::Prompts => request.with_string(member, &found.name),
+            ListKind::Resources | ListKind::Templates => request.clone(),
+        };
+        Ok(Destination::Server(found.server, request))
+    }
 }
 
 /// Characters that every client takes.

@@ -172,7 +172,7 @@ impl Fleet {
     }
 
     /// The names of all servers.
-    pub fn names(&self) -> Vec<Arc<str>> {
+    pub fn names(&self) -> Arc<[Arc<str>]> {
         self.running_servers().keys().cloned().collect()
     }
 

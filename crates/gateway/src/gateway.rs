@@ -72,7 +72,7 @@ impl Gateway {
     ) -> Result<Arc<Self>, AddError> {
         let fleet = Fleet::start(&plan, options, server)?;
         let authenticator = Authenticator::new(plan.access.clone(), sessions(&plan));
-        let all = Views::new(&fleet, fleet.names(), &authenticator);
+        let all = Views::new(&fleet, fleet.names(), None, &authenticator);
         let mut state =
             ServedPaths { plan: Arc::default(), groups: BTreeMap::new(), servers: BTreeMap::new() };
         state.follow(&fleet, &authenticator, &plan);
@@ -102,14 +102,14 @@ impl Gateway {
             return Err(why);
         }
         state.follow(&self.fleet, &self.authenticator, &plan);
-        self.all.change(self.fleet.names());
+        self.all.change(&self.fleet.names());
         self.authenticator.bound(sessions(&plan));
         if is_other {
             self.authenticator.replace(plan.access.clone());
             self.fleet.bridges(|_| true).iter().for_each(|bridge| bridge.evict());
         }
         for (name, server) in &state.servers {
-            server.change([Arc::from(name.as_str())]);
+            server.change(&[Arc::from(name.as_str())].into());
         }
         if plan.diagnostics != old.diagnostics || plan.search != old.search {
             // Tools of our own come or go.
@@ -182,19 +182,20 @@ impl ServedPaths {
     /// Has the groups and the servers of `plan`, which the fleet follows already.
     fn follow(&mut self, fleet: &Arc<Fleet>, authenticator: &Arc<Authenticator>, plan: &Plan) {
         self.servers.retain(|name, _| plan.servers.contains_key(name));
-        for name in fleet.names() {
-            self.servers
-                .entry(name.to_string())
-                .or_insert_with(|| Views::one(fleet, &name, authenticator));
+        for name in &*fleet.names() {
+            let only = || Some(Arc::clone(name));
+            let views = || Views::new(fleet, only().into_iter().collect(), only(), authenticator);
+            self.servers.entry(name.to_string()).or_insert_with(views);
         }
         let gone = self.groups.extract_if(.., |name, _| !plan.groups.contains_key(name));
         gone.for_each(|(_, group)| group.close());
         for (name, members) in &plan.groups {
-            let members = members.iter().map(|member| Arc::from(member.as_str()));
+            let members = members.iter().map(|member| Arc::from(member.as_str())).collect();
             match self.groups.get(name) {
-                Some(group) => group.change(members),
+                Some(group) => group.change(&members),
                 None => {
-                    _ = self.groups.insert(name.clone(), Views::new(fleet, members, authenticator));
+                    let views = Views::new(fleet, members, None, authenticator);
+                    self.groups.insert(name.clone(), views);
                 }
             }
         }

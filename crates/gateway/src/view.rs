@@ -16,23 +16,25 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use http::HeaderName;
+use serde_json::{Value, json};
 use switchboard_net::OwnedTask;
 use switchboard_net::access::Who;
 use switchboard_net::backend::{Backend, PendingWork};
+use switchboard_net::bridge::Bridge;
 use switchboard_net::call::Call;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::parked_calls::Sealer;
 use switchboard_net::upstream::{self, Through};
 use switchboard_proto::exchange::{Ask, HeaderParams};
 use switchboard_proto::failure::{Failure, Outcome, Words};
-use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::jsonrpc::{Id, Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 
 use crate::authenticator::{Authenticator, Hearing};
-use crate::catalog::{Catalog, Destination, Nowhere, route};
+use crate::catalog::{Catalog, Destination, Nowhere};
 use crate::fleet::{Fleet, RunningServer};
 use crate::monitor::{self, OwnTool};
 use crate::plan::ToolSearch;
@@ -40,9 +42,8 @@ use crate::policy::Grant;
 use crate::{lock, read, write};
 use listen::OpenListens;
 use people::{Person, RememberedPeople};
-use reply::{AnswerChange, PathContext, ServerReply, TaskReply};
-use session::ClientSession;
-use tool_search::SearchCall;
+use reply::{AnswerChange, PathContext, ServerReply, TaskOwner};
+use session::{ClientSession, LinkStage};
 use visibility::Edition;
 
 pub(crate) use people::People;
@@ -78,26 +79,9 @@ pub struct Views {
 }
 
 impl Views {
-    /// Offers these servers of a fleet to whom `authenticator` lets in. Must be called
-    /// within a tokio runtime.
-    pub fn new(
-        fleet: &Arc<Fleet>,
-        members: impl IntoIterator<Item = Arc<str>>,
-        authenticator: &Arc<Authenticator>,
-    ) -> Arc<Self> {
-        Self::with(fleet, members.into_iter().collect(), None, authenticator)
-    }
-
-    /// Offers one server as it is.
-    pub(crate) fn one(
-        fleet: &Arc<Fleet>,
-        name: &Arc<str>,
-        authenticator: &Arc<Authenticator>,
-    ) -> Arc<Self> {
-        Self::with(fleet, [Arc::clone(name)].into(), Some(Arc::clone(name)), authenticator)
-    }
-
-    fn with(
+    /// Offers these servers of a fleet to whom `authenticator` lets in; `only` one of them
+    /// as it is. Must be called within a tokio runtime.
+    pub(crate) fn new(
         fleet: &Arc<Fleet>,
         members: Arc<[Arc<str>]>,
         only: Option<Arc<str>>,
@@ -140,12 +124,11 @@ impl Views {
     }
 
     /// Offers these servers from here on; tells clients whose lists are others now.
-    pub fn change(&self, members: impl IntoIterator<Item = Arc<str>>) {
-        let members: Arc<[Arc<str>]> = members.into_iter().collect();
+    pub(crate) fn change(&self, members: &Arc<[Arc<str>]>) {
         // Before the fronts are looked at: one that is made meanwhile has them.
-        *write(&self.members) = Arc::clone(&members);
+        *write(&self.members) = Arc::clone(members);
         for front in self.each() {
-            front.change(members.iter().cloned());
+            front.change(members);
         }
         // A server may tell people apart that did not, or the other way round.
         self.rehouse();
@@ -235,22 +218,27 @@ impl Backend for Views {
         &self,
         client: &Arc<ClientConnection>,
         call: &Call,
-        request: Message,
-        said: HeaderParams,
+        message: Message,
+        header_params: HeaderParams,
     ) -> PendingWork {
         let (monitor, only) = (self.fleet.monitor(), self.only.as_ref());
-        monitor.observe(call, &request, only, self.fleet.transport());
-        let front = self.front(client, Some(&request));
-        let own_tool = OwnTool::called_by(&request).filter(|_| monitor.has_tools(only));
+        monitor.observe(call, &message, only, self.fleet.transport());
+        let front = self.front(client, Some(&message));
+        let own_tool = OwnTool::called_by(&message).filter(|_| monitor.has_tools(only));
+        let (client, call) = (Arc::clone(client), call.clone());
+        let mut request = ClientRequest { client, call, message, header_params };
         match (own_tool, only) {
-            (None, Some(name)) => front.open_at_one(name, client, call, request, said),
-            (None, None) => front.open(client, call, request, said),
-            (Some(OwnTool::Trace), _) => finish(call, monitor::trace(monitor, client, &request)),
+            (None, Some(name)) => return front.open_at_one(name, request),
+            (None, None) => {}
+            (Some(OwnTool::Trace), _) => {
+                return request.answer(&monitor::trace(monitor, &request.client, &request.message));
+            }
             // What this client may see, and nothing else, is what it gets to list.
             (Some(OwnTool::Manifest), _) => {
-                front.open(client, call, monitor::list_request(&request), None)
+                request.message = monitor::list_request(&request.message);
             }
         }
+        front.open(request)
     }
 
     fn note(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {
@@ -270,10 +258,13 @@ impl Backend for Views {
         if let Some(session) = self.front(client, None).session(client) {
             session.questions.remove(ask);
         }
-        if self.only.is_some() {
-            return Some(answer);
-        }
-        Some(self.fleet.tasks.to_server(client, &answer).into_owned())
+        // What a client answers about a task is under our id; at one server ids are its own.
+        let task = answer.related_task().filter(|_| self.only.is_none());
+        let task = task.and_then(|ours| self.fleet.tasks.find(&TaskOwner::new(client), &ours));
+        Some(match task {
+            Some((_, theirs)) => answer.with_string(Member::RelatedTaskId, &theirs),
+            None => answer,
+        })
     }
 
     fn forget(&self, client: &Arc<ClientConnection>) {
@@ -281,9 +272,8 @@ impl Backend for Views {
         for front in all.into_iter().chain(self.fronts_of_people(client)) {
             front.forget_listens(client.number());
             let session = lock(&front.sessions).remove(&client.number());
-            if let Some(session) = session {
-                session.close_links();
-            }
+            // Calls that wait for a greeting are not made after it.
+            session.iter().flat_map(|session| session.links()).for_each(|link| link.close());
         }
         self.fleet.forget(client);
     }
@@ -347,28 +337,53 @@ pub(crate) struct Front {
     rules: Mutex<Option<one::Rules>>,
     /// The tasks that hear of changes at the servers.
     watching: OnceLock<Vec<OwnedTask>>,
-    this: Weak<Self>,
 }
 
-/// Ends a call that needs no work.
-fn finish(call: &Call, outcome: impl Into<Outcome>) -> PendingWork {
-    call.finish(outcome);
-    PendingWork::none()
+/// A request of a client, on its way through a front.
+struct ClientRequest {
+    client: Arc<ClientConnection>,
+    call: Call,
+    message: Message,
+    header_params: HeaderParams,
 }
 
-/// Refuses a request as its half would have.
-fn turn_away(
-    client: &ClientConnection,
-    call: &Call,
-    request: &Message,
-    why: &Refusal,
-) -> PendingWork {
-    client.turn_away(call.exchange(), request.id(), why);
-    PendingWork::none()
-}
+impl ClientRequest {
+    /// Ends the call, which needs no work.
+    fn finish(&self, outcome: impl Into<Outcome>) -> PendingWork {
+        self.call.finish(outcome);
+        PendingWork::none()
+    }
 
-fn id(request: &Message) -> &Id {
-    request.id().unwrap_or(&Id::Integer(0))
+    /// Ends it with this result.
+    fn answer(&self, result: &Value) -> PendingWork {
+        self.finish(Message::result(self.id(), result.to_string().as_bytes()))
+    }
+
+    /// Refuses it as its half would have.
+    fn turn_away(&self, why: &Refusal) -> PendingWork {
+        self.client.turn_away(self.call.exchange(), self.message.id(), why);
+        PendingWork::none()
+    }
+
+    /// There is nobody to answer it.
+    fn fail(&self, nowhere: Nowhere) -> PendingWork {
+        match nowhere {
+            Nowhere::Method { method } => self.turn_away(&Refusal::UnknownMethod { method }),
+            other => {
+                let error = other.error(self.client.era());
+                self.finish(Message::error(self.message.id(), &error))
+            }
+        }
+    }
+
+    /// Goes on to the server behind `bridge`.
+    fn open_at(self, bridge: &Bridge) -> PendingWork {
+        bridge.open(&self.client, &self.call, self.message, self.header_params)
+    }
+
+    fn id(&self) -> &Id {
+        self.message.id().unwrap_or(&Id::Integer(0))
+    }
 }
 
 impl Front {
@@ -376,7 +391,7 @@ impl Front {
     fn new(views: &Views, grant: &Grant, person: Option<Arc<Person>>) -> Arc<Self> {
         let members = views.members();
         let members = members.iter().filter(|name| grant.has_server(name)).cloned();
-        Arc::new_cyclic(|this| Self {
+        Arc::new(Self {
             fleet: Arc::clone(&views.fleet),
             members: RwLock::new(Arc::new(members.collect())),
             catalog: RwLock::default(),
@@ -391,16 +406,15 @@ impl Front {
             only: views.only.clone(),
             rules: Mutex::default(),
             watching: OnceLock::new(),
-            this: Weak::clone(this),
         })
     }
 
     /// Tells its clients of changes from here on.
-    fn watch_servers(&self) {
+    fn watch_servers(self: &Arc<Self>) {
         let theirs = self.person.iter().map(|person| &person.roster);
         let watching = std::iter::once(&self.fleet.roster)
             .chain(theirs)
-            .map(|roster| OwnedTask::spawn(list::watch(Weak::clone(&self.this), roster.changes())));
+            .map(|roster| OwnedTask::spawn(list::watch(Arc::downgrade(self), roster.changes())));
         self.watching.get_or_init(|| watching.collect());
         self.refresh();
     }
@@ -431,9 +445,9 @@ impl Front {
 
     /// Offers these servers from here on, as far as they are granted; tells clients
     /// whose lists are others now.
-    fn change(&self, members: impl IntoIterator<Item = Arc<str>>) {
-        let members = members.into_iter().filter(|name| self.grant.has_server(name));
-        let members = Arc::new(members.collect());
+    fn change(&self, members: &[Arc<str>]) {
+        let members = members.iter().filter(|name| self.grant.has_server(name));
+        let members = Arc::new(members.cloned().collect());
         let making = lock(&self.making);
         *write(&self.members) = members;
         // The catalog is of another plan, whatever its edition.
@@ -459,8 +473,10 @@ impl Front {
         }
     }
 
-    fn context(&self) -> PathContext {
-        PathContext::many(&self.fleet, self.sealer.clone())
+    /// `kept` is what must be known as long as a call lasts.
+    fn context(&self, kept: Option<Arc<Self>>) -> PathContext {
+        let (fleet, sealer) = (Arc::downgrade(&self.fleet), self.sealer.clone());
+        PathContext { fleet, is_many: self.only.is_none(), sealer, _kept: kept }
     }
 
     fn session(&self, client: &ClientConnection) -> Option<Arc<ClientSession>> {
@@ -480,109 +496,120 @@ impl Front {
     }
 
     /// The way of a request: removed, unclear, about a task, a search, a list, or a server's.
-    fn open(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: Message,
-        said: HeaderParams,
-    ) -> PendingWork {
-        let is_removed = match client.era() {
-            Era::Modern => method::REMOVED.contains(&request.method()),
-            Era::Legacy => matches!(request.method(), method::DISCOVER | method::LISTEN),
+    fn open(self: &Arc<Self>, mut request: ClientRequest) -> PendingWork {
+        let method = request.message.method();
+        let is_removed = match request.client.era() {
+            Era::Modern => method::REMOVED.contains(&method),
+            Era::Legacy => matches!(method, method::DISCOVER | method::LISTEN),
         };
         if is_removed {
-            let why = Refusal::UnknownMethod { method: request.method().to_owned() };
-            return turn_away(client, call, &request, &why);
+            return request.turn_away(&Refusal::UnknownMethod { method: method.to_owned() });
         }
-        if let Some(why) = visibility::doubt(&request) {
-            return finish(call, why);
+        if let Some(why) = visibility::doubt(&request.message) {
+            return request.finish(why);
         }
-        if request.method().starts_with("tasks/") {
-            return self.open_task(client, call, &request, said);
+        if method.starts_with("tasks/") {
+            return self.open_task(request);
         }
         let catalog = self.catalog();
-        let is_call = request.method() == method::CALL_TOOL;
-        let may_search = is_call && self.fleet.search() != ToolSearch::Never;
-        let (request, said) = match may_search.then(|| self.search_call(&request, &catalog)) {
-            None | Some(SearchCall::Plain) => (request, said),
-            Some(SearchCall::Find) => return self.find_tools(client, call, &request),
-            // The client saw no arguments to repeat as headers.
-            Some(SearchCall::Call(request)) => (request, None),
-            Some(SearchCall::Unclear) => return tool_search::refuse(client, call, &request),
-        };
-        if self.may_come(&request, &catalog) {
-            return self.route_later(client, call, &request, said);
-        }
-        self.route(client, call, &request, said, &catalog)
-    }
-
-    fn route(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: &Message,
-        said: HeaderParams,
-        catalog: &Catalog,
-    ) -> PendingWork {
-        if request.method() == method::CALL_TOOL
-            && let Err(why) = catalog.check_headers(request, &said)
-        {
-            return turn_away(client, call, request, &why);
-        }
-        let nowhere = match route(request, catalog, self) {
-            Ok(Destination::List(kind)) => return self.list(client, call, request, kind),
-            Ok(Destination::Server(server, theirs)) if !self.hides(client, &server, &theirs) => {
-                return self.to_server(client, call, &server, theirs, said);
-            }
-            Ok(Destination::Server(..)) => Nowhere::unseen(request),
-            Ok(Destination::Gateway) => {
-                return match request.method() {
-                    method::INITIALIZE => self.initialize(client, call, request),
-                    method::DISCOVER => self.discover(call, request),
-                    method::LISTEN => self.listen(client, call, request),
-                    method::SET_LEVEL => self.set_level(client, call, request),
-                    _ => finish(call, Message::result(id(request), b"{}")),
-                };
-            }
-            Err(nowhere) => nowhere,
-        };
-        match nowhere {
-            Nowhere::Method { method } => {
-                turn_away(client, call, request, &Refusal::UnknownMethod { method })
-            }
-            nowhere => finish(call, Message::error(request.id(), &nowhere.error(client.era()))),
-        }
-    }
-
-    /// To the one server that is meant.
-    fn to_server(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        server: &Arc<str>,
-        request: Message,
-        said: HeaderParams,
-    ) -> PendingWork {
-        let Some(running) = self.running(server) else { return finish(call, Failure::CLOSED) };
-        let request = call.forward(server, request);
-        let change = TaskReply::expected(&request, client.era(), || self.task_servers(client));
-        let change = change.map_or(AnswerChange::Plain, AnswerChange::Task);
-        self.want(server);
-        if client.era() == Era::Legacy {
-            let Some(session) = self.session(client) else {
-                return finish(call, Refusal::NotInitialized);
+        if method == method::CALL_TOOL && self.fleet.search() != ToolSearch::Never {
+            request = match self.search(request, &catalog) {
+                Ok(request) => request,
+                Err(answered) => return answered,
             };
-            return session.link(server, &running).open(&running, call, change, request, said);
         }
-        client.introduce(&list::identity());
-        match reply::unseal(self.sealer.as_deref(), client, server, &request) {
-            Ok(request) => {
-                ServerReply::new(client, server, self.context(), change).set_on(call);
-                running.bridge.open(client, call, request, said)
+        match &self.person {
+            Some(person) if self.may_come(person, &request.message, &catalog) => {
+                self.route_later(person, request)
             }
-            Err(why) => finish(call, why),
+            _ => self.route(request, &catalog),
         }
+    }
+
+    fn route(self: &Arc<Self>, request: ClientRequest, catalog: &Catalog) -> PendingWork {
+        let ClientRequest { client, message, header_params, .. } = &request;
+        if message.method() == method::CALL_TOOL
+            && let Err(why) = catalog.check_headers(message, header_params)
+        {
+            return request.turn_away(&why);
+        }
+        match catalog.find_destination(message, |kind, name| self.unlisted(kind, name)) {
+            Ok(Destination::List(kind)) => self.list(request, kind),
+            Ok(Destination::Server(server, theirs)) => {
+                let Some(running) = self.running(&server) else {
+                    return request.finish(Failure::CLOSED);
+                };
+                if self.fleet.may_ask(client, &running.plan, &self.grant, &theirs) != Some(true) {
+                    return request.fail(Nowhere::unseen(message));
+                }
+                let declares = reply::may_make_task(&theirs, client.era());
+                let change = if declares { AnswerChange::NewTask } else { AnswerChange::Plain };
+                let request = ClientRequest { message: theirs, ..request };
+                self.to_server(request, &server, &running, change)
+            }
+            Ok(Destination::Gateway) => match message.method() {
+                method::INITIALIZE => self.initialize(request),
+                method::DISCOVER => self.discover(request),
+                method::LISTEN => self.listen(&request),
+                method::SET_LEVEL => self.set_level(&request),
+                _ => request.answer(&json!({})),
+            },
+            Err(nowhere) => request.fail(nowhere),
+        }
+    }
+
+    /// To the one server that is meant; its answer is changed for the client.
+    fn to_server(
+        self: &Arc<Self>,
+        mut request: ClientRequest,
+        server: &Arc<str>,
+        running: &Arc<RunningServer>,
+        change: AnswerChange,
+    ) -> PendingWork {
+        request.message = request.call.forward(server, request.message);
+        self.want(server);
+        let ClientRequest { client, call, message, .. } = &request;
+        let (is_legacy, is_many) = (client.era() == Era::Legacy, self.only.is_none());
+        let link = match self.session(client) {
+            _ if is_legacy && message.method() == method::INITIALIZE => {
+                let session = self.begin_session(client, message);
+                // The client greets the server itself.
+                Some(session.link(server, running, LinkStage::Greeted))
+            }
+            Some(session) => {
+                session.keep_level(message);
+                Some(session.link(server, running, LinkStage::New))
+            }
+            None if is_legacy && is_many => return request.finish(Refusal::NotInitialized),
+            None => None,
+        };
+        if let Some(link) = link {
+            return link.open(running, request, change);
+        }
+        if is_many || !matches!(change, AnswerChange::Plain) || message.method() == method::LISTEN {
+            // What decides on what is told must be known for as long as the call lasts.
+            let kept = (!is_many).then(|| Arc::clone(self));
+            let (client, server) = (Arc::clone(client), Arc::clone(server));
+            let (context, session) = (self.context(kept), Weak::new());
+            call.set_rewrite(Arc::new(ServerReply { client, server, context, change, session }));
+        }
+        // At its own path a server says itself who it is, and knows its states.
+        if is_many {
+            client.introduce(&list::identity());
+            match reply::unseal(self.sealer.as_deref(), client, server, message) {
+                Ok(Some(unsealed)) => request.message = unsealed,
+                Ok(None) => {}
+                Err(why) => return request.finish(why),
+            }
+        }
+        request.open_at(&running.bridge)
+    }
+
+    /// A legacy client introduces itself.
+    fn begin_session(&self, client: &Arc<ClientConnection>, hello: &Message) -> Arc<ClientSession> {
+        let session = ClientSession::new(client, hello.clone(), self.context(None));
+        lock(&self.sessions).insert(client.number(), Arc::clone(&session));
+        session
     }
 }
 

@@ -124,32 +124,25 @@ pub(super) fn manifest(answer: &Message, era: Era) -> Message {
     answer.with_payload(result(&text, &content, era).to_string().as_bytes())
 }
 
-/// What became of a call.
-pub(crate) fn trace(
-    monitor: &CallMonitor,
-    client: &ClientConnection,
-    request: &Message,
-) -> Message {
+/// What became of a call, as the result of a tool.
+pub(crate) fn trace(monitor: &CallMonitor, client: &ClientConnection, request: &Message) -> Value {
     let arguments = request.part(Member::Arguments);
     let asked = arguments.and_then(|it| it.string("traceId")).unwrap_or_default();
     let mut calls = monitor.recent.find(client, &asked);
-    let result = if calls.is_empty() {
+    if calls.is_empty() {
         let message = "no recent call of yours has this trace id";
         let error = json!({"code": "E_TRACE_NOT_FOUND", "message": message});
         let mut failed = result(message, &json!({"success": false, "error": error}), client.era());
         failed["isError"] = true.into();
-        failed
-    } else {
-        let newest = calls.remove(0);
-        let text = newest.to_string();
-        let mut content = json!({"success": true, "trace": newest});
-        if !calls.is_empty() {
-            content["others"] = calls.into();
-        }
-        result(&text, &content, client.era())
-    };
-    let id = request.id().unwrap_or(&Id::Integer(0));
-    Message::result(id, result.to_string().as_bytes())
+        return failed;
+    }
+    let newest = calls.remove(0);
+    let text = newest.to_string();
+    let mut content = json!({"success": true, "trace": newest});
+    if !calls.is_empty() {
+        content["others"] = calls.into();
+    }
+    result(&text, &content, client.era())
 }
 
 fn result(text: &str, content: &Value, era: Era) -> Value {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use switchboard_net::backend::PendingWork;
-use switchboard_net::call::{Call, ReplySink as _};
+use switchboard_net::call::ReplySink as _;
 use switchboard_net::client::Client;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::roster::{
@@ -19,8 +19,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::{method, project};
 
-use super::session::ClientSession;
-use super::{Front, finish, id};
+use super::{ClientRequest, Front};
 use crate::catalog::{BadCursor, Catalog, ListPage, PAGE};
 use crate::monitor::WHOLE;
 use crate::{lock, merge, write};
@@ -90,33 +89,27 @@ impl Front {
     }
 
     /// A page of a list, as soon as it is known or a moment has passed.
-    pub(super) fn list(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: &Message,
-        kind: ListKind,
-    ) -> PendingWork {
+    pub(super) fn list(self: &Arc<Self>, request: ClientRequest, kind: ListKind) -> PendingWork {
         for server in self.members().iter() {
             self.want(server);
         }
-        let (client, call, request) = (Arc::clone(client), call.clone(), request.clone());
         // What is too old is shown once more while it is read again (CACHE-5).
         self.freshen(kind);
         self.once_settled(move |front| {
-            let answer = match front.page(&request, kind) {
+            let (client, message) = (&request.client, &request.message);
+            let answer = match front.page(message, kind) {
                 Ok(page) => {
-                    let hints = (client.era() == Era::Modern).then(|| front.hints(&client, kind));
+                    let hints = (client.era() == Era::Modern).then(|| front.hints(client, kind));
                     let result = written(kind, &page, front.missing(), hints);
-                    let result = front.in_words_of(&client, kind, result.into());
-                    Message::result(id(&request), &result)
+                    let result = front.in_words_of(client, kind, result.into());
+                    Message::result(request.id(), &result)
                 }
                 Err(bad) => {
                     let why = Refusal::BadParams { what: bad.to_string() };
-                    Message::refusal(request.id(), &why)
+                    Message::refusal(message.id(), &why)
                 }
             };
-            call.finish(&answer);
+            request.call.finish(&answer);
         })
     }
 
@@ -229,22 +222,14 @@ pub(super) fn sign(result: &mut Value) {
 
 impl Front {
     /// `initialize`: answered here, and repeated to each server that is called (GW-41).
-    pub(super) fn initialize(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: &Message,
-    ) -> PendingWork {
-        if request.protocol_version().is_none() {
+    pub(super) fn initialize(self: &Arc<Self>, request: ClientRequest) -> PendingWork {
+        if request.message.protocol_version().is_none() {
             let what = "params.protocolVersion must be a string".to_owned();
-            return finish(call, Refusal::BadParams { what });
+            return request.finish(Refusal::BadParams { what });
         }
         // What changed before is no news to it.
         self.refresh();
-        let session = ClientSession::new(client, request.clone(), self.context());
-        let revision = session.revision;
-        lock(&self.sessions).insert(client.number(), session);
-        let (call, request) = (call.clone(), request.clone());
+        let revision = self.begin_session(&request.client, &request.message).revision;
         self.once_settled(move |front| {
             let mut result = json!({
                 "protocolVersion": revision.as_str(),
@@ -257,13 +242,12 @@ impl Front {
                 object.remove("tasks");
             }
             front.instruct(&mut result);
-            call.finish(Message::result(id(&request), result.to_string().as_bytes()));
+            request.answer(&result);
         })
     }
 
     /// `server/discover`.
-    pub(super) fn discover(&self, call: &Call, request: &Message) -> PendingWork {
-        let (call, request) = (call.clone(), request.clone());
+    pub(super) fn discover(self: &Arc<Self>, request: ClientRequest) -> PendingWork {
         self.once_settled(move |front| {
             let result = json!({
                 "supportedVersions": Revision::names(Era::Modern),
@@ -272,18 +256,21 @@ impl Front {
             // Nobody keeps it, for servers come and go.
             let mut result = dressed(result, Hints::default());
             front.instruct(&mut result);
-            call.finish(Message::result(id(&request), result.to_string().as_bytes()));
+            request.answer(&result);
         })
     }
 
     /// Says something once every server is known or has had its moment.
-    pub(super) fn once_settled(&self, say: impl FnOnce(&Self) + Send + 'static) -> PendingWork {
+    pub(super) fn once_settled(
+        self: &Arc<Self>,
+        say: impl FnOnce(&Self) + Send + 'static,
+    ) -> PendingWork {
         let may_come = |late: &Deferred| !late.is_cached && late.state.is_pending();
         if !self.deferred().iter().any(may_come) {
             say(self);
             return PendingWork::none();
         }
-        let Some(front) = self.this.upgrade() else { return PendingWork::none() };
+        let front = Arc::clone(self);
         PendingWork::one(async move {
             front.settled().await;
             front.refresh();

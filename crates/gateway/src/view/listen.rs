@@ -27,7 +27,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
 use super::list::tell;
-use super::{Front, finish, list};
+use super::{ClientRequest, Front, list};
 use crate::lock;
 
 /// Resources, or tasks, in one listen.
@@ -81,14 +81,22 @@ struct ListenShare {
     tasks: BTreeSet<String>,
 }
 
+impl ListenShare {
+    /// As members of a filter.
+    fn members(&self) -> Map<String, Value> {
+        let members = [(URIS, &self.uris), (TASKS, &self.tasks)].into_iter();
+        let members = members.filter(|(_, names)| !names.is_empty());
+        members.map(|(member, names)| (member.to_owned(), json!(names))).collect()
+    }
+}
+
 /// The share of each server.
 type ListenShares = BTreeMap<Arc<str>, ListenShare>;
 
 /// What is wanted, read from params.
 struct WantedNotifications {
     lists: BTreeSet<&'static str>,
-    uris: BTreeSet<String>,
-    tasks: BTreeSet<String>,
+    share: ListenShare,
 }
 
 impl WantedNotifications {
@@ -103,37 +111,56 @@ impl WantedNotifications {
             let names = names.filter(|names| names.len() <= MOST_URIS);
             names.ok_or_else(|| bad(&format!("{member} is a list of some strings")))
         };
-        let (uris, tasks) = (names(URIS)?, names(TASKS)?);
+        let share = ListenShare { uris: names(URIS)?, tasks: names(TASKS)? };
         let is_wanted = |member: &str| wanted.get(member) == Some(&Value::Bool(true));
         let lists = LISTS.iter().filter(|(member, _)| is_wanted(member));
-        Ok(Self { lists: lists.map(|(_, list)| *list).collect(), uris, tasks })
+        Ok(Self { lists: lists.map(|(_, list)| *list).collect(), share })
     }
 }
 
 impl Front {
     /// Says what is honoured, and goes on until dropped (SUB-1, SUB-3).
-    pub(super) fn listen(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: &Message,
-    ) -> PendingWork {
-        let (listen, parts) = match self.begin(client, call, request) {
-            Ok(begun) => begun,
-            Err(why) => return finish(call, why),
+    pub(super) fn listen(self: &Arc<Self>, request: &ClientRequest) -> PendingWork {
+        let ClientRequest { client, call, message, .. } = request;
+        let mut wanted = match WantedNotifications::read(message) {
+            Ok(wanted) => wanted,
+            Err(why) => return request.finish(why),
         };
+        let offered = self.capabilities(Era::Modern);
+        wanted.lists.retain(|list| offered[list]["listChanged"] == true);
+        let shares = self.shares(client, wanted.share);
+        let bridge = |server: &Arc<str>| {
+            let running = self.fleet.running(server)?;
+            Some((Arc::clone(server), Arc::downgrade(&running.bridge)))
+        };
+        let pending = shares.keys().cloned().collect();
+        client.introduce(&list::identity());
+        let listen = Arc::new(OpenListen {
+            client: Arc::clone(client),
+            call: call.clone(),
+            id: request.id().clone(),
+            lists: wanted.lists,
+            servers: shares.keys().filter_map(bridge).collect(),
+            parts: Mutex::default(),
+            stage: Mutex::new(ListenStage { pending, ..ListenStage::default() }),
+            patience: OnceLock::new(),
+        });
+        let key = (client.number(), call.exchange());
+        lock(&self.listens).insert(key, Arc::clone(&listen));
         let mut works = PendingWork::none();
-        for (server, share) in parts {
+        for (server, share) in shares {
             let Some(running) = self.fleet.running(&server) else { continue };
             self.want(&server);
-            let (part_of, front) = (Arc::clone(&listen), Weak::clone(&self.this));
+            let (part_of, front) = (Arc::clone(&listen), Arc::downgrade(self));
             let owner = Arc::new(ListenPart { listen: part_of, server, front });
-            let request = narrowed(request, &share);
+            // For its own resources and tasks alone.
+            let wanted = Value::from(share.members()).to_string();
             let part = Call::new(owner, call.exchange());
             lock(&listen.parts).push(part.clone());
-            works.append(running.bridge.open(client, &part, request, None));
+            let narrowed = message.with(Member::Notifications, wanted);
+            works.append(running.bridge.open(client, &part, narrowed, None));
         }
-        if !lock(&self.listens).contains_key(&(client.number(), call.exchange())) {
+        if !lock(&self.listens).contains_key(&key) {
             // It ended while its parts were opened.
             listen.leave();
         } else if !listen.acknowledge_if_known() {
@@ -152,48 +179,23 @@ impl Front {
         works
     }
 
-    fn begin(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: &Message,
-    ) -> Result<(Arc<OpenListen>, ListenShares), Refusal> {
-        let mut wanted = WantedNotifications::read(request)?;
-        let offered = self.capabilities(Era::Modern);
-        wanted.lists.retain(|list| offered[list]["listChanged"] == true);
+    /// What is wanted of each server, under its own ids.
+    fn shares(&self, client: &ClientConnection, wanted: ListenShare) -> ListenShares {
         let catalog = self.catalog();
-        let mut parts = ListenShares::new();
+        let mut shares = ListenShares::new();
         for uri in wanted.uris {
             if let Some(server) = catalog.resource(&uri)
                 && self.fleet.may_watch(client, server, &uri)
             {
-                parts.entry(Arc::clone(server)).or_default().uris.insert(uri);
+                shares.entry(Arc::clone(server)).or_default().uris.insert(uri);
             }
         }
         for ours in wanted.tasks {
             if let Some((server, theirs)) = self.own_task(client, &ours) {
-                parts.entry(server).or_default().tasks.insert(theirs);
+                shares.entry(server).or_default().tasks.insert(theirs);
             }
         }
-        let pending = parts.keys().cloned().collect();
-        let bridge = |server: &Arc<str>| {
-            let running = self.fleet.running(server)?;
-            Some((Arc::clone(server), Arc::downgrade(&running.bridge)))
-        };
-        let servers = parts.keys().filter_map(bridge).collect();
-        client.introduce(&list::identity());
-        let listen = Arc::new(OpenListen {
-            client: Arc::clone(client),
-            call: call.clone(),
-            id: super::id(request).clone(),
-            lists: wanted.lists,
-            servers,
-            parts: Mutex::default(),
-            stage: Mutex::new(ListenStage { pending, ..ListenStage::default() }),
-            patience: OnceLock::new(),
-        });
-        lock(&self.listens).insert((client.number(), call.exchange()), Arc::clone(&listen));
-        Ok((listen, parts))
+        shares
     }
 
     /// A listen is over, if it was one.
@@ -270,16 +272,11 @@ impl OpenListen {
             return stage.is_acknowledged;
         }
         stage.is_acknowledged = true;
-        let mut honoured = Map::new();
+        let mut honoured = stage.honoured.members();
+        drop(stage);
         for (member, _) in LISTS.iter().filter(|(_, list)| self.lists.contains(list)) {
             honoured.insert((*member).to_owned(), true.into());
         }
-        for (member, names) in [(URIS, &stage.honoured.uris), (TASKS, &stage.honoured.tasks)] {
-            if !names.is_empty() {
-                honoured.insert(member.to_owned(), json!(names));
-            }
-        }
-        drop(stage);
         let params = self.stamped(json!({"notifications": honoured}));
         let message = Message::notification(method::ACKNOWLEDGED, Some(&params));
         self.call.note(&message);
@@ -311,17 +308,6 @@ impl OpenListen {
         params["_meta"] = json!({meta::SUBSCRIPTION: self.subscription()});
         params.to_string().into_bytes()
     }
-}
-
-/// The listen that one server gets: for its own resources and tasks alone.
-fn narrowed(request: &Message, share: &ListenShare) -> Message {
-    let mut wanted = Map::new();
-    for (member, names) in [(URIS, &share.uris), (TASKS, &share.tasks)] {
-        if !names.is_empty() {
-            wanted.insert(member.to_owned(), json!(names));
-        }
-    }
-    request.with(Member::Notifications, Value::from(wanted).to_string())
 }
 
 /// Hears one server in place of the client.
@@ -359,7 +345,7 @@ impl ReplySink for ListenPart {
         let Some(front) = self.front.upgrade() else { return };
         let client = &self.listen.client;
         if message.method() != method::ACKNOWLEDGED {
-            if let Some(message) = front.context().to_client(client, &self.server, message) {
+            if let Some(message) = front.context(None).to_client(client, &self.server, message) {
                 client.note(exchange, &message);
             }
             return;

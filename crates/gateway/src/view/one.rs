@@ -9,22 +9,18 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use switchboard_net::backend::{Backend as _, PendingWork};
-use switchboard_net::call::Call;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::roster::ListKind;
-use switchboard_proto::exchange::HeaderParams;
-use switchboard_proto::failure::{Failure, Outcome};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 
 use super::list::tell;
-use super::reply::{AnswerChange, PathContext, ServerReply};
-use super::session::ClientSession;
+use super::reply::AnswerChange;
 use super::visibility::{self, Visibility, watched};
-use super::{Front, finish};
+use super::{ClientRequest, Front};
 use crate::catalog::Nowhere;
 use crate::fleet::RunningServer;
 use crate::glob::NameFilter;
@@ -93,111 +89,60 @@ impl Front {
 
     /// Passes a call on, once it is known what the server lists if that decides on it.
     pub(super) fn open_at_one(
-        &self,
+        self: &Arc<Self>,
         name: &Arc<str>,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: Message,
-        said: HeaderParams,
+        request: ClientRequest,
     ) -> PendingWork {
-        let running = self.running(name);
-        let Some(running) = running.filter(|it| self.fleet.must_learn(client, &it.plan, &request))
-        else {
-            return self.to_only_server(name, client, call, request, said);
+        let must_learn = |it: &Arc<RunningServer>| {
+            self.fleet.must_learn(&request.client, &it.plan, &request.message)
         };
-        let Some(front) = self.this.upgrade() else { return PendingWork::none() };
-        let (name, client, call) = (Arc::clone(name), Arc::clone(client), call.clone());
+        let Some(running) = self.running(name).filter(must_learn) else {
+            return self.to_only_server(name, request);
+        };
+        let (front, name) = (Arc::clone(self), Arc::clone(name));
         PendingWork::one(async move {
-            front.fleet.learn(&client, &running.plan).await;
+            front.fleet.learn(&request.client, &running.plan).await;
             drop(running);
             // One that was cancelled meanwhile goes nowhere.
-            if !call.is_over() {
-                front.to_only_server(&name, &client, &call, request, said).await;
+            if !request.call.is_over() {
+                front.to_only_server(&name, request).await;
             }
         })
     }
 
     fn to_only_server(
-        &self,
+        self: &Arc<Self>,
         name: &Arc<str>,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: Message,
-        said: HeaderParams,
+        mut request: ClientRequest,
     ) -> PendingWork {
-        let Some(running) = self.running(name) else { return finish(call, Failure::CLOSED) };
-        let (request, change) = match self.seen(client, &running, request) {
-            Ok(seen) => seen,
-            Err(refused) => return finish(call, refused),
-        };
-        let request = call.forward(name, request);
-        self.fleet.want(name);
-        if client.era() == Era::Legacy && request.method() == method::INITIALIZE {
-            let session =
-                ClientSession::new(client, request.clone(), PathContext::one(&self.fleet, None));
-            lock(&self.sessions).insert(client.number(), Arc::clone(&session));
-            return session.own_link(name, &running).open(&running, call, change, request, said);
-        }
-        if let Some(session) = self.session(client) {
-            if request.method() == method::SET_LEVEL {
-                session.keep_level(&request);
-            }
-            return session.link(name, &running).open(&running, call, change, request, said);
-        }
-        if !matches!(change, AnswerChange::Plain) || request.method() == method::LISTEN {
-            // What decides on what is told must be known for as long as the call lasts.
-            let at = PathContext::one(&self.fleet, self.this.upgrade());
-            ServerReply::new(client, name, at, change).set_on(call);
-        }
-        running.bridge.open(client, call, request, said)
-    }
-
-    /// The request as its server is to get it, and what is left to do with the answer.
-    fn seen(
-        &self,
-        client: &ClientConnection,
-        running: &RunningServer,
-        request: Message,
-    ) -> Result<(Message, AnswerChange), Outcome> {
+        let Some(running) = self.running(name) else { return request.finish(Failure::CLOSED) };
         let visibility = Visibility::new(&running.plan, &self.grant);
-        if !ListKind::ALL.into_iter().any(|kind| visibility.hides_some(kind)) {
-            return Ok((request, AnswerChange::Plain));
-        }
-        if let Some(why) = visibility::doubt(&request) {
-            return Err(why.into());
-        }
-        match self.fleet.may_ask(client, &running.plan, &self.grant, &request) {
-            Some(true) => {}
-            Some(false) => {
-                let error = Nowhere::unseen(&request).error(client.era());
-                return Err(Message::error(request.id(), &error).into());
+        let mut change = AnswerChange::Plain;
+        if ListKind::ALL.into_iter().any(|kind| visibility.hides_some(kind)) {
+            let (client, message) = (&request.client, &request.message);
+            if let Some(why) = visibility::doubt(message) {
+                return request.finish(why);
             }
-            None => return Err(Refusal::ListsUnknown.into()),
+            match self.fleet.may_ask(client, &running.plan, &self.grant, message) {
+                Some(true) => {}
+                Some(false) => return request.fail(Nowhere::unseen(message)),
+                None => return request.finish(Refusal::ListsUnknown),
+            }
+            let mut listed = ListKind::ALL.into_iter();
+            let listed = listed.find(|kind| kind.method() == message.method());
+            if let Some(kind) = listed.filter(|kind| visibility.hides_some(*kind)) {
+                let (plan, grant) = (Arc::clone(&running.plan), self.grant.clone());
+                change = AnswerChange::Show { kind, plan, grant };
+            }
+            // A listen is without resources that are hidden.
+            let mut uris = watched(message);
+            let wanted = uris.len();
+            uris.retain(|uri| self.fleet.may_watch(client, name, uri));
+            if uris.len() < wanted {
+                request.message = message.with(Member::ListenUris, Value::from(uris).to_string());
+            }
         }
-        let listed = ListKind::ALL.into_iter().find(|kind| kind.method() == request.method());
-        let listed = listed.filter(|kind| visibility.hides_some(*kind));
-        let change = listed.map(|kind| {
-            let (plan, grant) = (Arc::clone(&running.plan), self.grant.clone());
-            AnswerChange::Show { kind, plan, grant }
-        });
-        let request = self.narrowed(client, &running.plan.name, &request).unwrap_or(request);
-        Ok((request, change.unwrap_or(AnswerChange::Plain)))
-    }
-
-    /// A listen without resources that are hidden; none if nothing is.
-    fn narrowed(
-        &self,
-        client: &ClientConnection,
-        name: &str,
-        request: &Message,
-    ) -> Option<Message> {
-        let mut uris = watched(request);
-        let wanted = uris.len();
-        uris.retain(|uri| self.fleet.may_watch(client, name, uri));
-        if uris.len() == wanted {
-            return None;
-        }
-        Some(request.with(Member::ListenUris, Value::from(uris).to_string()))
+        self.to_server(request, name, &running, change)
     }
 
     /// A notification of a client, to the server.

@@ -18,11 +18,11 @@ use std::sync::{Arc, Mutex, Weak};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use switchboard_net::backend::PendingWork;
-use switchboard_net::call::{Asker, Call, ReplyRewrite};
+use switchboard_net::call::{Asker, ReplyRewrite};
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::parked_calls::Sealer;
 use switchboard_net::roster::ListKind;
-use switchboard_proto::exchange::{Ask, HeaderParams};
+use switchboard_proto::exchange::Ask;
 use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::{ItemAction, Kind, Member, Message, Part};
 use switchboard_proto::limits::MAX_ID;
@@ -32,7 +32,7 @@ use switchboard_proto::revision::Era;
 
 use super::session::ClientSession;
 use super::visibility::Visibility;
-use super::{Front, finish, id, turn_away};
+use super::{ClientRequest, Front};
 use crate::catalog::Nowhere;
 use crate::fleet::Fleet;
 use crate::lock;
@@ -47,45 +47,59 @@ pub(super) enum AnswerChange {
     Plain,
     /// It is a list of one server, of which a part is shown, by the rules at the time of the call.
     Show { kind: ListKind, plan: Arc<ServerPlan>, grant: Grant },
-    /// It is about tasks.
-    Task(TaskReply),
+    /// It may be a task that was made.
+    NewTask,
+    /// It is about a task.
+    AboutTask,
+    /// It is a list of tasks, and goes on with those of these servers.
+    TaskList(Vec<Arc<str>>),
 }
 
 /// The way back of one call: from its server to its client.
 pub(super) struct ServerReply {
-    client: Arc<ClientConnection>,
-    server: Arc<str>,
-    context: PathContext,
-    change: AnswerChange,
-    /// Keeps the questions that are put to a legacy client.
-    session: Weak<ClientSession>,
-}
-
-impl ServerReply {
-    pub(super) fn new(
-        client: &Arc<ClientConnection>,
-        server: &Arc<str>,
-        context: PathContext,
-        change: AnswerChange,
-    ) -> Self {
-        let (client, server) = (Arc::clone(client), Arc::clone(server));
-        Self { client, server, context, change, session: Weak::new() }
-    }
-
-    /// The same for a client with a session.
-    pub(super) fn within(self, session: &Weak<ClientSession>) -> Self {
-        Self { session: Weak::clone(session), ..self }
-    }
-
-    /// Has `call` answered this way.
-    pub(super) fn set_on(self, call: &Call) {
-        call.set_rewrite(Arc::new(self));
-    }
+    pub(super) client: Arc<ClientConnection>,
+    pub(super) server: Arc<str>,
+    pub(super) context: PathContext,
+    pub(super) change: AnswerChange,
+    /// Keeps the questions that are put to a legacy client of many servers: where one is
+    /// alone, the tokens of its questions cannot meet others.
+    pub(super) session: Weak<ClientSession>,
 }
 
 impl ReplyRewrite for ServerReply {
     fn answer(&self, answer: &Message) -> Outcome {
-        self.context.answer(&self.client, &self.server, &self.change, answer)
+        let Self { client, server, context, change, .. } = self;
+        let Some(fleet) = context.fleet.upgrade() else { return Failure::CLOSED.into() };
+        let is_result = answer.kind() == Kind::Result;
+        let answer = match change {
+            _ if !is_result => answer.clone(),
+            AnswerChange::Plain => answer.clone(),
+            AnswerChange::Show { kind, plan, grant } => {
+                Visibility::new(plan, grant).without_hidden(*kind, answer)
+            }
+            AnswerChange::NewTask => match fleet.tasks.created(client, server, answer) {
+                Ok(answer) => answer,
+                Err(why) => return why.into(),
+            },
+            AnswerChange::AboutTask => [Member::TaskId, Member::RelatedTaskId]
+                .into_iter()
+                .find_map(|member| fleet.tasks.under_ours(client, server, answer, member))
+                .unwrap_or_else(|| answer.clone()),
+            AnswerChange::TaskList(servers) => {
+                of_ours(&fleet.tasks, client, server, answer, servers)
+            }
+        };
+        if !context.is_many || client.era() == Era::Legacy || !is_result {
+            return answer.into();
+        }
+        let Some(state) = answer.string(Member::RequestState) else { return answer.into() };
+        // Only this server gets to see its state again.
+        let whole = [server.as_bytes(), b"\0", state.as_bytes()].concat();
+        let sealer = context.sealer.as_deref();
+        match sealer.and_then(|sealer| sealer.seal_bytes(whole, client.principal())) {
+            Some(sealed) => answer.with_string(Member::RequestState, &sealed).into(),
+            None => Failure::NotSealed.into(),
+        }
     }
 
     fn note<'m>(&self, message: &'m Message) -> Option<Cow<'m, Message>> {
@@ -115,27 +129,16 @@ impl ReplyRewrite for ServerReply {
 #[derive(Clone)]
 pub(super) struct PathContext {
     /// Gone only when the gateway is.
-    fleet: Weak<Fleet>,
+    pub(super) fleet: Weak<Fleet>,
     /// Whether servers are together here.
     pub(super) is_many: bool,
     /// Seals what many servers let clients carry.
-    sealer: Option<Arc<Sealer>>,
-    /// What must be known as long as a call or session lasts.
-    _kept: Option<Arc<Front>>,
+    pub(super) sealer: Option<Arc<Sealer>>,
+    /// What must be known as long as a call lasts.
+    pub(super) _kept: Option<Arc<Front>>,
 }
 
 impl PathContext {
-    /// Where one server is as it is. `kept` knows what it lists to whom a client
-    /// speaks for, if that decides on what they see.
-    pub(super) fn one(fleet: &Arc<Fleet>, kept: Option<Arc<Front>>) -> Self {
-        Self { fleet: Arc::downgrade(fleet), is_many: false, sealer: None, _kept: kept }
-    }
-
-    /// Where many are together.
-    pub(super) fn many(fleet: &Arc<Fleet>, sealer: Option<Arc<Sealer>>) -> Self {
-        Self { fleet: Arc::downgrade(fleet), is_many: true, sealer, _kept: None }
-    }
-
     /// What the server says, in words that the client knows; none if it is not
     /// for its ears.
     pub(super) fn to_client<'m>(
@@ -156,34 +159,6 @@ impl PathContext {
             Some(Cow::Borrowed(message))
         }
     }
-
-    /// An answer as the client is to get it.
-    pub(super) fn answer(
-        &self,
-        client: &ClientConnection,
-        server: &Arc<str>,
-        change: &AnswerChange,
-        answer: &Message,
-    ) -> Outcome {
-        let answer = match change {
-            AnswerChange::Plain => Cow::Borrowed(answer),
-            AnswerChange::Show { kind, plan, grant } => {
-                Cow::Owned(Visibility::new(plan, grant).without_hidden(*kind, answer))
-            }
-            AnswerChange::Task(task_reply) => {
-                let Some(fleet) = self.fleet.upgrade() else { return Failure::CLOSED.into() };
-                match fleet.tasks.renamed(client, server, task_reply, answer) {
-                    Ok(answer) => Cow::Owned(answer),
-                    Err(why) => return why.into(),
-                }
-            }
-        };
-        if !self.is_many || client.era() == Era::Legacy {
-            return answer.into_owned().into();
-        }
-        let sealed = seal(self.sealer.as_deref(), client, server, answer);
-        sealed.map_or(Failure::NotSealed.into(), |answer| answer.into_owned().into())
-    }
 }
 
 /// A list has changed in the client's own session with the server.
@@ -193,39 +168,21 @@ fn is_about_lists(message: &Message) -> bool {
         .any(|list| method::list_changed(list) == Some(message.method()))
 }
 
-/// The answer, with a state that only this server gets to see again. None if
-/// it cannot be sealed.
-fn seal<'m>(
-    sealer: Option<&Sealer>,
-    client: &ClientConnection,
-    server: &str,
-    answer: Cow<'m, Message>,
-) -> Option<Cow<'m, Message>> {
-    let is_result = answer.kind() == Kind::Result;
-    let Some(state) = answer.string(Member::RequestState).filter(|_| is_result) else {
-        return Some(answer);
-    };
-    let whole = [server.as_bytes(), b"\0", state.as_bytes()].concat();
-    let state = sealer?.seal_bytes(whole, client.principal())?;
-    Some(Cow::Owned(answer.with_string(Member::RequestState, &state)))
-}
-
-/// The request with the state as its server gave it.
+/// The request with the state as its server gave it; none if it has none.
 pub(super) fn unseal(
     sealer: Option<&Sealer>,
     client: &ClientConnection,
     server: &Arc<str>,
     request: &Message,
-) -> Result<Message, Refusal> {
-    let Some(state) = request.string(Member::RequestState) else { return Ok(request.clone()) };
-    let sealer = sealer.ok_or(Refusal::BadState)?;
-    let whole = sealer.open_bytes(&state, client.principal()).map_err(|_| Refusal::BadState)?;
-    let whole = String::from_utf8(whole).map_err(|_| Refusal::BadState)?;
-    let (maker, state) = whole.split_once('\0').ok_or(Refusal::BadState)?;
-    if maker != &**server {
-        return Err(Refusal::BadState);
-    }
-    Ok(request.with_string(Member::RequestState, state))
+) -> Result<Option<Message>, Refusal> {
+    let Some(state) = request.string(Member::RequestState) else { return Ok(None) };
+    let opened = || {
+        let whole = sealer?.open_bytes(&state, client.principal()).ok()?;
+        let whole = String::from_utf8(whole).ok()?;
+        let (_, state) = whole.split_once('\0').filter(|(maker, _)| **maker == **server)?;
+        Some(request.with_string(Member::RequestState, state))
+    };
+    opened().map(Some).ok_or(Refusal::BadState)
 }
 
 /// Questions with a token; as many as a client may be asked at once.
@@ -272,35 +229,13 @@ impl Questions {
     }
 }
 
-/// What the answer to a call has to do with tasks.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum TaskReply {
-    /// It may be a task that was made.
-    Create,
-    /// It is about one.
-    About,
-    /// It is a list of them, and goes on with those of these servers.
-    List(Vec<Arc<str>>),
-}
-
-impl TaskReply {
-    /// What a request has to do with tasks, if anything.
-    pub(super) fn expected(
-        request: &Message,
-        era: Era,
-        servers: impl FnOnce() -> Vec<Arc<str>>,
-    ) -> Option<Self> {
-        match (request.method(), era) {
-            (method::CALL_TOOL, Era::Legacy) => request.has(Member::Task).then_some(Self::Create),
-            (method::CALL_TOOL, Era::Modern) => declares(request).then_some(Self::Create),
-            (method::LIST_TASKS, _) => Some(Self::List(servers())),
-            (
-                method::GET_TASK | method::CANCEL_TASK | method::TASK_RESULT | method::UPDATE_TASK,
-                _,
-            ) => Some(Self::About),
-            _ => None,
-        }
-    }
+/// Whether the answer to a request may be a task that was made.
+pub(super) fn may_make_task(request: &Message, era: Era) -> bool {
+    let takes_tasks = match era {
+        Era::Legacy => request.has(Member::Task),
+        Era::Modern => declares(request),
+    };
+    takes_tasks && request.method() == method::CALL_TOOL
 }
 
 /// Whether a modern client says with a request that it takes tasks.
@@ -311,36 +246,37 @@ fn declares(request: &Message) -> bool {
 
 impl Front {
     /// A request about tasks: to the server whose they are.
-    pub(super) fn open_task(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: &Message,
-        said: HeaderParams,
-    ) -> PendingWork {
-        let is_known = match (request.method(), client.era()) {
+    pub(super) fn open_task(self: &Arc<Self>, request: ClientRequest) -> PendingWork {
+        let (client, message) = (&request.client, &request.message);
+        let is_known = match (message.method(), client.era()) {
             (method::TASK_RESULT | method::LIST_TASKS, era) => era == Era::Legacy,
             (method::UPDATE_TASK, era) => era == Era::Modern,
             (name, _) => matches!(name, method::GET_TASK | method::CANCEL_TASK),
         };
         if !is_known || !self.has_tasks(client.era()) {
-            let method = request.method().to_owned();
-            return turn_away(client, call, request, &Refusal::UnknownMethod { method });
+            let method = message.method().to_owned();
+            return request.turn_away(&Refusal::UnknownMethod { method });
         }
-        if client.era() == Era::Modern && !declares(request) {
+        if client.era() == Era::Modern && !declares(message) {
             let needed = json!({"extensions": {TASKS: {}}});
-            return turn_away(client, call, request, &Refusal::NeedsMore { needed });
+            return request.turn_away(&Refusal::NeedsMore { needed });
         }
-        let meant = match request.method() {
-            method::LIST_TASKS => self.whose_turn(client, request),
-            _ => self.whose_task(client, request).map(Some),
+        let (meant, change) = if message.method() == method::LIST_TASKS {
+            let servers = self.task_servers(client);
+            (whose_turn(message, &servers), AnswerChange::TaskList(servers))
+        } else {
+            (self.whose_task(client, message).map(Some), AnswerChange::AboutTask)
         };
-        match meant {
-            Ok(Some((server, request))) => self.to_server(client, call, &server, request, said),
-            Ok(None) => finish(call, Message::result(id(request), br#"{"tasks":[]}"#)),
-            Err(nowhere) => {
-                finish(call, Message::error(request.id(), &nowhere.error(client.era())))
+        let (server, message) = match meant {
+            Ok(Some(meant)) => meant,
+            Ok(None) => return request.answer(&json!({"tasks": []})),
+            Err(nowhere) => return request.fail(nowhere),
+        };
+        match self.running(&server) {
+            Some(running) => {
+                self.to_server(ClientRequest { message, ..request }, &server, &running, change)
             }
+            None => request.finish(Failure::CLOSED),
         }
     }
 
@@ -364,7 +300,7 @@ impl Front {
     }
 
     /// Our servers at which a client has tasks, by name.
-    pub(super) fn task_servers(&self, client: &ClientConnection) -> Vec<Arc<str>> {
+    fn task_servers(&self, client: &ClientConnection) -> Vec<Arc<str>> {
         let mut servers = self.fleet.tasks.servers(client);
         let members = self.members();
         servers.retain(|server| members.contains(server));
@@ -383,55 +319,27 @@ impl Front {
         let (server, theirs) = found.ok_or_else(unknown)?;
         Ok((server, request.with_string(Member::TaskId, &theirs)))
     }
+}
 
-    /// The server whose tasks are next in a list; none if the client has no tasks.
-    fn whose_turn(
-        &self,
-        client: &ClientConnection,
-        request: &Message,
-    ) -> Result<Option<(Arc<str>, Message)>, Nowhere> {
-        let servers = self.task_servers(client);
-        let (server, theirs) = match request.part(Member::Cursor) {
-            None => match servers.first() {
-                Some(first) => (Arc::clone(first), None),
-                None => return Ok(None),
-            },
-            Some(cursor) => {
-                let cursor = cursor.as_string();
-                let read = cursor.as_deref().and_then(|cursor| read_cursor(cursor, &servers));
-                read.ok_or(Nowhere::Params { member: "cursor" })?
-            }
-        };
-        let request = match theirs {
-            Some(cursor) => request.with_string(Member::Cursor, &cursor),
-            None => request.without(Member::Cursor),
-        };
-        Ok(Some((server, request)))
-    }
+/// The server whose tasks are next in a list; none if the client has no tasks.
+fn whose_turn(
+    request: &Message,
+    servers: &[Arc<str>],
+) -> Result<Option<(Arc<str>, Message)>, Nowhere> {
+    let Some(cursor) = request.part(Member::Cursor) else {
+        return Ok(servers.first().map(|first| (Arc::clone(first), request.clone())));
+    };
+    let cursor = cursor.as_string();
+    let read = cursor.as_deref().and_then(|cursor| read_cursor(cursor, servers));
+    let (server, theirs) = read.ok_or(Nowhere::Params { member: "cursor" })?;
+    let request = match theirs {
+        Some(cursor) => request.with_string(Member::Cursor, &cursor),
+        None => request.without(Member::Cursor),
+    };
+    Ok(Some((server, request)))
 }
 
 impl GatewayTasks {
-    /// An answer under ids of ours.
-    pub(super) fn renamed(
-        &self,
-        client: &ClientConnection,
-        server: &Arc<str>,
-        task_reply: &TaskReply,
-        answer: &Message,
-    ) -> Result<Message, Failure> {
-        if answer.kind() != Kind::Result {
-            return Ok(answer.clone());
-        }
-        Ok(match task_reply {
-            TaskReply::Create => self.created(client, server, answer)?,
-            TaskReply::About => [Member::TaskId, Member::RelatedTaskId]
-                .into_iter()
-                .find_map(|member| self.under_ours(client, server, answer, member))
-                .unwrap_or_else(|| answer.clone()),
-            TaskReply::List(servers) => of_ours(self, client, server, answer, servers),
-        })
-    }
-
     /// The answer with our id of a new task, if it is one. The server's id is kept for
     /// as long as the task is known, so its length has a bound.
     fn created(
@@ -466,19 +374,6 @@ impl GatewayTasks {
         }
         let ours = if self.is_empty() { None } else { ours(Member::RelatedTaskId) };
         ours.or(Some(Cow::Borrowed(message)))
-    }
-
-    /// What a client answers, under the server's id.
-    pub(super) fn to_server<'m>(
-        &self,
-        client: &ClientConnection,
-        answer: &'m Message,
-    ) -> Cow<'m, Message> {
-        let found = || self.find(&TaskOwner::new(client), &answer.related_task()?);
-        match if self.is_empty() { None } else { found() } {
-            Some((_, theirs)) => Cow::Owned(answer.with_string(Member::RelatedTaskId, &theirs)),
-            None => Cow::Borrowed(answer),
-        }
     }
 
     /// The message with our id as `member`; none if there is none there, or of a task of somebody else.
@@ -592,13 +487,13 @@ struct KnownTask {
 /// Who may ask for a task: a legacy client in the session that made it, a modern
 /// one whoever it speaks for.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-enum TaskOwner {
+pub(super) enum TaskOwner {
     Session(u64),
     Principal(Box<[u8]>),
 }
 
 impl TaskOwner {
-    fn new(client: &ClientConnection) -> Self {
+    pub(super) fn new(client: &ClientConnection) -> Self {
         match client.era() {
             Era::Legacy => Self::Session(client.number()),
             Era::Modern => Self::Principal(client.principal().into()),
@@ -637,7 +532,7 @@ impl GatewayTasks {
     }
 
     /// The server of a task of this owner, and its id there.
-    fn find(&self, owner: &TaskOwner, ours: &str) -> Option<(Arc<str>, String)> {
+    pub(super) fn find(&self, owner: &TaskOwner, ours: &str) -> Option<(Arc<str>, String)> {
         let table = lock(&self.table);
         let task = table.by_id.get(ours).filter(|task| task.owner == *owner)?;
         Some((Arc::clone(&task.server), task.theirs.to_string()))

@@ -24,7 +24,7 @@ use switchboard_net::bridge::Bridge;
 use switchboard_net::call::{Asker, Call, ReplyRewrite as _, ReplySink};
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::server::Level;
-use switchboard_proto::exchange::{Ask, Exchange, HeaderParams};
+use switchboard_proto::exchange::{Ask, Exchange};
 use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
@@ -32,7 +32,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
 use super::reply::{AnswerChange, PathContext, Questions, ServerReply};
-use super::{Front, finish, id};
+use super::{ClientRequest, Front};
 use crate::fleet::{RunningServer, RunningServers};
 use crate::lock;
 
@@ -74,33 +74,30 @@ impl ClientSession {
         })
     }
 
-    /// The way to a server, made if need be.
+    /// The way to a server, made if need be; `stage` is that of a new one.
     pub(super) fn link(
         self: &Arc<Self>,
         server: &Arc<str>,
         running: &RunningServer,
+        stage: LinkStage,
     ) -> Arc<ServerLink> {
         let mut links = lock(&self.links);
-        let link = match links.get(server) {
-            Some(link) if link.leads_to(&running.bridge) => return Arc::clone(link),
-            Some(old) => {
-                self.retire(old);
-                ServerLink::new(self, server, running, LinkStage::New, old.watched())
-            }
-            None => ServerLink::new(self, server, running, LinkStage::New, BTreeSet::new()),
-        };
+        let old = links.get(server);
+        if let Some(link) = old.filter(|link| link.leads_to(&running.bridge)) {
+            return Arc::clone(link);
+        }
+        old.inspect(|old| self.retire(old));
+        let link = Arc::new_cyclic(|this| ServerLink {
+            client: Arc::clone(&self.client),
+            server: Arc::clone(server),
+            context: self.context.clone(),
+            bridge: Arc::clone(&running.bridge),
+            session: Arc::downgrade(self),
+            stage: Mutex::new(stage),
+            watched: Mutex::new(old.map(|old| old.watched()).unwrap_or_default()),
+            this: Weak::clone(this),
+        });
         links.insert(Arc::clone(server), Arc::clone(&link));
-        link
-    }
-
-    /// The way to a server that the client greets itself.
-    pub(super) fn own_link(
-        self: &Arc<Self>,
-        server: &Arc<str>,
-        running: &RunningServer,
-    ) -> Arc<ServerLink> {
-        let link = ServerLink::new(self, server, running, LinkStage::Greeted, BTreeSet::new());
-        lock(&self.links).insert(Arc::clone(server), Arc::clone(&link));
         link
     }
 
@@ -121,7 +118,7 @@ impl ClientSession {
             }
         });
         for (server, running) in watching {
-            self.link(&server, &running).greet(&running).detach();
+            self.link(&server, &running, LinkStage::New).greet(&running).detach();
         }
     }
 
@@ -140,13 +137,6 @@ impl ClientSession {
         }
     }
 
-    /// The client is gone: calls that wait for a greeting are not made after it.
-    pub(super) fn close_links(&self) {
-        for link in self.links() {
-            link.close();
-        }
-    }
-
     /// Calls that are open come back by this way, and others go by another.
     fn retire(&self, link: &Arc<ServerLink>) {
         let mut old = lock(&self.old);
@@ -159,7 +149,7 @@ impl ClientSession {
         lock(&self.links).get(server).cloned()
     }
 
-    fn links(&self) -> Vec<Arc<ServerLink>> {
+    pub(super) fn links(&self) -> Vec<Arc<ServerLink>> {
         lock(&self.links).values().cloned().collect()
     }
 
@@ -182,31 +172,28 @@ impl ClientSession {
         works
     }
 
+    /// Remembers how much the client wants logged, if this says so.
     pub(super) fn keep_level(&self, request: &Message) {
-        *lock(&self.level) = Some(request.clone());
+        if request.method() == method::SET_LEVEL {
+            *lock(&self.level) = Some(request.clone());
+        }
     }
 }
 
 impl Front {
     /// `logging/setLevel`: for every server that the client has called or will call.
-    pub(super) fn set_level(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: &Message,
-    ) -> PendingWork {
-        let level = request.log_level();
+    pub(super) fn set_level(&self, request: &ClientRequest) -> PendingWork {
+        let level = request.message.log_level();
         let is_known = level.as_deref().is_some_and(|name| Level::parse(name).is_some());
-        let session = self.session(client).filter(|_| is_known);
+        let session = self.session(&request.client).filter(|_| is_known);
         let Some(session) = session else {
             let what = "params.level must be one of the levels of syslog".to_owned();
-            return finish(call, Refusal::BadParams { what });
+            return request.finish(Refusal::BadParams { what });
         };
-        session.keep_level(request);
-        call.finish(Message::result(id(request), b"{}"));
-        let mut works = PendingWork::none();
+        session.keep_level(&request.message);
+        let mut works = request.answer(&json!({}));
         for link in session.links() {
-            works.append(link.set_level(request));
+            works.append(link.set_level(&request.message));
         }
         works
     }
@@ -237,33 +224,14 @@ pub(super) struct ServerLink {
     this: Weak<Self>,
 }
 
-enum LinkStage {
+pub(super) enum LinkStage {
     New,
     /// What waits here must find the server there.
-    Greeting(Vec<(Call, Message, HeaderParams)>, Arc<RunningServer>),
+    Greeting(Vec<ClientRequest>, Arc<RunningServer>),
     Greeted,
 }
 
 impl ServerLink {
-    fn new(
-        session: &Arc<ClientSession>,
-        server: &Arc<str>,
-        running: &RunningServer,
-        stage: LinkStage,
-        watched: BTreeSet<String>,
-    ) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
-            client: Arc::clone(&session.client),
-            server: Arc::clone(server),
-            context: session.context.clone(),
-            bridge: Arc::clone(&running.bridge),
-            session: Arc::downgrade(session),
-            stage: Mutex::new(stage),
-            watched: Mutex::new(watched),
-            this: Weak::clone(this),
-        })
-    }
-
     /// Whether it leads there.
     pub(super) fn leads_to(&self, bridge: &Arc<Bridge>) -> bool {
         Arc::ptr_eq(&self.bridge, bridge)
@@ -284,30 +252,27 @@ impl ServerLink {
     pub(super) fn open(
         self: &Arc<Self>,
         running: &Arc<RunningServer>,
-        call: &Call,
+        request: ClientRequest,
         change: AnswerChange,
-        request: Message,
-        said: HeaderParams,
     ) -> PendingWork {
-        self.reply(change).set_on(call);
+        request.call.set_rewrite(Arc::new(self.reply(change)));
         let listener: Arc<Self> = Arc::clone(self);
-        call.set_listener(listener);
-        self.note_watch(&request);
+        request.call.set_listener(listener);
+        self.note_watch(&request.message);
         let mut stage = lock(&self.stage);
         match &mut *stage {
             LinkStage::Greeted => {
                 drop(stage);
-                self.bridge.open(&self.client, call, request, said)
+                request.open_at(&self.bridge)
             }
             LinkStage::Greeting(waiting, _) => {
                 // As many as a client may have calls open, which its half has counted.
-                waiting.retain(|(waits, ..)| !waits.is_over());
-                waiting.push((call.clone(), request, said));
+                waiting.retain(|waits| !waits.call.is_over());
+                waiting.push(request);
                 PendingWork::none()
             }
             LinkStage::New => {
-                let waiting = vec![(call.clone(), request, said)];
-                *stage = LinkStage::Greeting(waiting, Arc::clone(running));
+                *stage = LinkStage::Greeting(vec![request], Arc::clone(running));
                 drop(stage);
                 self.introduce()
             }
@@ -315,9 +280,9 @@ impl ServerLink {
     }
 
     fn reply(&self, change: AnswerChange) -> ServerReply {
-        let reply = ServerReply::new(&self.client, &self.server, self.context.clone(), change);
-        // Where one server is alone, the tokens of its questions cannot meet others.
-        if self.context.is_many { reply.within(&self.session) } else { reply }
+        let (client, server) = (Arc::clone(&self.client), Arc::clone(&self.server));
+        let session = if self.context.is_many { Weak::clone(&self.session) } else { Weak::new() };
+        ServerReply { client, server, context: self.context.clone(), change, session }
     }
 
     /// Greets the server although nobody calls.
@@ -366,9 +331,7 @@ impl ServerLink {
             return;
         };
         if !is_welcome {
-            for (call, ..) in &waiting {
-                call.finish(outcome.clone());
-            }
+            waiting.iter().for_each(|request| request.call.finish(outcome.clone()));
             return;
         }
         let message = Message::notification(method::INITIALIZED, None);
@@ -378,8 +341,8 @@ impl ServerLink {
             works.append(self.set_level(&level));
         }
         let mut watched = self.watched();
-        for (_, request, _) in &waiting {
-            if let (method::SUBSCRIBE, Some(uri)) = (request.method(), request.uri()) {
+        for ClientRequest { message, .. } in &waiting {
+            if let (method::SUBSCRIBE, Some(uri)) = (message.method(), message.uri()) {
                 // It watches by itself.
                 watched.remove(&*uri);
             }
@@ -390,8 +353,8 @@ impl ServerLink {
                 Message::request(&Id::Integer(0), method::SUBSCRIBE, Some(params.as_bytes()));
             works.append(self.call(Exchange(LAST_WATCH - number), request));
         }
-        for (call, request, said) in waiting {
-            works.append(self.bridge.open(&self.client, &call, request, said));
+        for request in waiting {
+            works.append(request.open_at(&self.bridge));
         }
         works.detach();
     }

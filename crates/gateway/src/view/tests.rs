@@ -70,7 +70,7 @@ struct Place {
 async fn open(access: Access) -> Place {
     let fleet = fleet();
     let authenticator = Authenticator::new(access, 100);
-    let views = Views::new(&fleet, fleet.names(), &authenticator);
+    let views = Views::new(&fleet, fleet.names(), None, &authenticator);
     let gate = Some(authenticator.gate(Entrance::All));
     let site = Site::new(views, SiteOptions { authenticator: gate, ..SiteOptions::default() });
     let again = site.clone();

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use switchboard_net::backend::PendingWork;
-use switchboard_net::call::Call;
-use switchboard_net::connection::ClientConnection;
 use switchboard_net::roster::ListKind;
 use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::revision::Era;
 
-use super::{Front, id, list};
+use super::{ClientRequest, Front, list};
 use crate::catalog::Catalog;
 
 /// Finds tools.
@@ -30,35 +28,29 @@ const SERVERS: usize = 2000;
 const SHOWN: [&str; 6] =
     ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
-/// What a call is, to those who search.
-pub(super) enum SearchCall {
-    /// Nothing special.
-    Plain,
-    /// A search.
-    Find,
-    /// This call in its place.
-    Call(Message),
-    /// A call that does not say of what.
-    Unclear,
-}
-
 impl Front {
     /// Whether clients are shown two tools in place of these.
     pub(super) fn is_searched(&self, catalog: &Catalog) -> bool {
         self.fleet.search().applies(catalog.count(ListKind::Tools))
     }
 
-    /// What a call means. A client may have seen the two tools before there
-    /// were so few that all are shown.
-    pub(super) fn search_call(&self, request: &Message, catalog: &Catalog) -> SearchCall {
-        let name = request.name().unwrap_or_default();
-        if !self.is_searched(catalog) && catalog.tool(&name).is_some() {
-            return SearchCall::Plain;
-        }
+    /// Answers `find_tools`, and takes `call_tool` for the call that is meant. A client may
+    /// have seen the two tools before there were so few that all are shown.
+    pub(super) fn search(
+        self: &Arc<Self>,
+        request: ClientRequest,
+        catalog: &Catalog,
+    ) -> Result<ClientRequest, PendingWork> {
+        let name = request.message.name().unwrap_or_default().into_owned();
         match &*name {
-            FIND => SearchCall::Find,
-            CALL => unwrapped(request).map_or(SearchCall::Unclear, SearchCall::Call),
-            _ => SearchCall::Plain,
+            _ if !self.is_searched(catalog) && catalog.tool(&name).is_some() => Ok(request),
+            FIND => Err(self.find_tools(request)),
+            CALL => match unwrapped(&request.message) {
+                // The client saw no arguments to repeat as headers.
+                Some(message) => Ok(ClientRequest { message, header_params: None, ..request }),
+                None => Err(finish(&request, failed("arguments.name must be a string"))),
+            },
+            _ => Ok(request),
         }
     }
 
@@ -112,37 +104,25 @@ impl Front {
     }
 
     /// `find_tools`, once every server is known or has had its moment.
-    pub(super) fn find_tools(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: &Message,
-    ) -> PendingWork {
-        let (client, call, request) = (Arc::clone(client), call.clone(), request.clone());
+    fn find_tools(self: &Arc<Self>, request: ClientRequest) -> PendingWork {
         self.once_settled(move |front| {
-            let argument = |name| request.inside(Member::Arguments, &[name]);
+            let argument = |name| request.message.inside(Member::Arguments, &[name]);
             let query = argument("query").and_then(Part::as_string);
             let limit = argument("limit").and_then(|limit| limit.read().ok()).unwrap_or(FEW);
             let result = match query {
                 Some(query) => found(&front.catalog().find(&query, limit.clamp(1, MOST))),
                 None => failed("arguments.query must be a string"),
             };
-            finish(&client, &call, &request, result);
+            finish(&request, result);
         })
     }
 }
 
-/// Answers a call that does not say of what.
-pub(super) fn refuse(client: &ClientConnection, call: &Call, request: &Message) -> PendingWork {
-    finish(client, call, request, failed("arguments.name must be a string"));
-    PendingWork::none()
-}
-
-fn finish(client: &ClientConnection, call: &Call, request: &Message, mut result: Value) {
-    if client.era() == Era::Modern {
+fn finish(request: &ClientRequest, mut result: Value) -> PendingWork {
+    if request.client.era() == Era::Modern {
         list::sign(&mut result);
     }
-    call.finish(Message::result(id(request), result.to_string().as_bytes()));
+    request.answer(&result)
 }
 
 /// The call that is meant: everything else about it stays, its progress token too.

@@ -18,18 +18,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_net::backend::{Backend as _, PendingWork};
-use switchboard_net::call::Call;
 use switchboard_net::client::Client;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::roster::{Deferred, Definition, Hints, ListKind, Roster};
-use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::jsonrpc::{self, ItemAction, Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 
-use super::Front;
 use super::list::tell;
-use crate::catalog::{Catalog, Owned, Servers, TemplatePattern, named_by};
+use super::people::Person;
+use super::{ClientRequest, Front};
+use crate::catalog::{Catalog, Owned, TemplatePattern, named_by};
 use crate::fleet::Fleet;
 use crate::glob::{NameFilter, fits};
 use crate::lock;
@@ -127,8 +126,7 @@ impl Front {
 
     /// Whether a request may be for a server that has not yet said what it offers
     /// to this person.
-    pub(super) fn may_come(&self, request: &Message, catalog: &Catalog) -> bool {
-        let Some(person) = &self.person else { return false };
+    pub(super) fn may_come(&self, person: &Person, request: &Message, catalog: &Catalog) -> bool {
         let named = named_by(request);
         let named = named.and_then(|(kind, member)| Some((kind, request.string(member)?)));
         let is_missing = match &named {
@@ -149,24 +147,28 @@ impl Front {
         })
     }
 
-    /// Goes on with a call once it can be told whose it is.
+    /// Goes on with a call once it can be told whose it is, or a while has passed.
     pub(super) fn route_later(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: &Message,
-        said: HeaderParams,
+        self: &Arc<Self>,
+        person: &Arc<Person>,
+        request: ClientRequest,
     ) -> PendingWork {
-        let Some(front) = self.this.upgrade() else { return PendingWork::none() };
-        let (client, call, request) = (Arc::clone(client), call.clone(), request.clone());
         #[cfg(test)]
-        lock(&self.late).push(call.clone());
+        lock(&self.late).push(request.call.clone());
+        let (front, person) = (Arc::clone(self), Arc::clone(person));
         PendingWork::one(async move {
-            front.until_told(&request).await;
+            let mut changes = person.roster.changes();
+            let told = async {
+                while front.may_come(&person, &request.message, &front.catalog())
+                    && changes.next().await.is_some()
+                {}
+            };
+            // In time or not, what is known tells.
+            _ = tokio::time::timeout(WHOSE, told).await;
             // One that was cancelled meanwhile goes nowhere.
-            if !call.is_over() {
+            if !request.call.is_over() {
                 let catalog = front.catalog();
-                front.route(&client, &call, &request, said, &catalog).await;
+                front.route(request, &catalog).await;
             }
         })
     }
@@ -176,42 +178,33 @@ impl Front {
     pub(crate) fn waiting_calls(&self) -> usize {
         lock(&self.late).iter().filter(|call| !call.is_over()).count()
     }
-
-    /// Waits until a call can be told whose it is, for a while at most.
-    async fn until_told(&self, request: &Message) {
-        let Some(person) = &self.person else { return };
-        let mut changes = person.roster.changes();
-        let told = async {
-            while self.may_come(request, &self.catalog()) && changes.next().await.is_some() {}
-        };
-        // In time or not, what is known tells.
-        _ = tokio::time::timeout(WHOSE, told).await;
-    }
 }
 
-impl Servers for Front {
-    fn unlisted(&self, kind: ListKind, offered: &str) -> Option<Owned> {
+impl Front {
+    /// Whose something is that no list has, if only one server may have it. It has not said
+    /// yet what it offers, or offers something else to each client; its name says whose it is.
+    /// A resource may be that of the only server that has any.
+    pub(super) fn unlisted(&self, kind: ListKind, offered: &str) -> Option<Owned> {
         let (deferred, members) = (self.deferred(), self.members());
-        let is_late = |name| deferred.iter().any(|late| late.name == name && !late.is_cached);
-        let meant = members.iter().filter_map(|server| {
-            let plan = &self.fleet.running(server)?.plan;
-            let name = plan.meant(kind, offered)?;
-            let may_be = plan.is_personal() || is_late(Arc::clone(server));
-            may_be.then(|| Owned { server: Arc::clone(server), name })
+        let is_late =
+            |name: &Arc<str>| deferred.iter().any(|late| late.name == *name && !late.is_cached);
+        let mut meant = members.iter().filter_map(|server| {
+            let name = match kind {
+                ListKind::Tools | ListKind::Prompts => {
+                    let plan = &self.fleet.running(server)?.plan;
+                    let may_be = plan.is_personal() || is_late(server);
+                    plan.meant(kind, offered).filter(|_| may_be)?
+                }
+                ListKind::Resources | ListKind::Templates => {
+                    let client = self.known_server(server)?;
+                    client.capabilities().get("resources").map(|_| offered.to_owned())?
+                }
+            };
+            Some(Owned { server: Arc::clone(server), name })
         });
-        let mut meant: Vec<_> = meant.collect();
         // With nothing before its names one of several may be meant.
-        if meant.len() == 1 { meant.pop() } else { None }
-    }
-
-    fn only_with_resources(&self) -> Option<Arc<str>> {
-        let members = self.members();
-        let mut having = members.iter().filter(|name| {
-            let client = self.known_server(name);
-            client.is_some_and(|client| client.capabilities().get("resources").is_some())
-        });
-        let only = having.next();
-        only.filter(|_| having.next().is_none()).cloned()
+        let only = meant.next();
+        only.filter(|_| meant.next().is_none())
     }
 }
 
@@ -295,12 +288,6 @@ pub(super) fn watched(request: &Message) -> Vec<String> {
 }
 
 impl Front {
-    /// Whether a server is not to be asked for this, which is in its own words.
-    pub(super) fn hides(&self, client: &ClientConnection, server: &str, request: &Message) -> bool {
-        let Some(running) = self.fleet.running(server) else { return false };
-        self.fleet.may_ask(client, &running.plan, &self.grant, request) != Some(true)
-    }
-
     /// Whether somebody has a session here, or listens.
     pub(crate) fn is_occupied(&self) -> bool {
         !lock(&self.sessions).is_empty() || !self.listeners().is_empty()

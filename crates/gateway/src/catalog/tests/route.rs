@@ -6,29 +6,15 @@ use switchboard_proto::jsonrpc::parse_one;
 
 use super::super::*;
 
-struct Two;
-
-impl Servers for Two {
-    fn unlisted(&self, _: ListKind, offered: &str) -> Option<Owned> {
-        let (server, name) = split_name(offered).filter(|(server, _)| *server == "late")?;
-        Some(Owned { server: server.into(), name: name.to_owned() })
-    }
-
-    fn only_with_resources(&self) -> Option<Arc<str>> {
-        None
-    }
+/// A server that has not yet said what it offers is known by the names before `__`.
+fn late(_: ListKind, offered: &str) -> Option<Owned> {
+    let (server, name) = split_name(offered).filter(|(server, _)| *server == "late")?;
+    Some(Owned { server: server.into(), name: name.to_owned() })
 }
 
-struct One;
-
-impl Servers for One {
-    fn unlisted(&self, _: ListKind, _: &str) -> Option<Owned> {
-        None
-    }
-
-    fn only_with_resources(&self) -> Option<Arc<str>> {
-        Some("a".into())
-    }
+/// The only server with resources may have any of them.
+fn any_of_one(_: ListKind, name: &str) -> Option<Owned> {
+    Some(Owned { server: "a".into(), name: name.to_owned() })
 }
 
 fn catalog() -> Catalog {
@@ -47,13 +33,13 @@ fn catalog() -> Catalog {
 }
 
 /// Each line is a request's method and params; what follows is where it goes and with which params.
-fn check(servers: &impl Servers, lines: &str) {
+fn check(unlisted: fn(ListKind, &str) -> Option<Owned>, lines: &str) {
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (request, expected) = line.split_once(" => ").unwrap();
         let (method, params) = request.split_once(' ').unwrap();
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
         let request = parse_one(text.into()).unwrap();
-        let way = match route(&request, &catalog(), servers) {
+        let way = match catalog().find_destination(&request, unlisted) {
             Ok(Destination::Gateway) => "here".to_owned(),
             Ok(Destination::List(kind)) => kind.member().key().to_owned(),
             Ok(Destination::Server(server, request)) => {
@@ -90,12 +76,12 @@ fn a_call_goes_to_its_owner_in_the_owners_words() {
         logging/setLevel {"level":"info"} => here
         tasks/get {"taskId":"1"} => Method not found: tasks/get
     "#;
-    check(&Two, &lines.replace("TOOL", &tool));
+    check(late, &lines.replace("TOOL", &tool));
 }
 
 #[test]
 fn what_nobody_lists_is_asked_of_the_only_one_who_may_have_it() {
-    check(&One, r#"resources/read {"uri":"y://1"} => a {"uri":"y://1"}"#);
+    check(any_of_one, r#"resources/read {"uri":"y://1"} => a {"uri":"y://1"}"#);
 }
 
 /// wire: GW-58

@@ -87,7 +87,7 @@ async fn open(
     let options = FleetOptions { people: bounds, ..FleetOptions::default() };
     let fleet = Fleet::start(&plan, options, server).unwrap();
     let authenticator = Authenticator::new(access(), 100);
-    let views = Views::new(&fleet, fleet.names(), &authenticator);
+    let views = Views::new(&fleet, fleet.names(), None, &authenticator);
     let backend = Arc::clone(&views);
     let gate = Some(authenticator.gate(Entrance::All));
     let site = Site::new(backend, SiteOptions { authenticator: gate, ..SiteOptions::default() });
@@ -382,7 +382,7 @@ async fn sessions_live_on_when_a_server_begins_to_tell_people_apart_and_when_it_
         plan.servers.remove("house");
         plan.servers.get_mut("all").unwrap().process = process;
         place.fleet.change(&plan).unwrap();
-        place.views.change(place.fleet.names());
+        place.views.change(&place.fleet.names());
     };
     with(Process::Shared);
     let [ada, _bob] = place.both(Era::Legacy).await;
@@ -440,7 +440,7 @@ async fn what_the_plan_hides_is_hidden_from_each_and_shown_again() {
             house.tools.never = never.iter().map(|name| (*name).to_owned()).collect();
             let servers = plan.into_iter().map(|plan| (plan.name.clone(), plan)).collect();
             place.fleet.change(&Plan { servers, ..Plan::default() }).unwrap();
-            place.views.change(place.fleet.names());
+            place.views.change(&place.fleet.names());
         };
         hide(&["red"]);
         until_listed(ada, &["all__t"]).await;

@@ -61,7 +61,7 @@ fn before_all(names: &[&str], script: &str) -> (Arc<Fleet>, Arc<Views>) {
     });
     let fleet = fleet.unwrap();
     let authenticator = Authenticator::new(Access::default(), 100);
-    let views = Views::new(&fleet, fleet.names(), &authenticator);
+    let views = Views::new(&fleet, fleet.names(), None, &authenticator);
     (fleet, views)
 }
 
