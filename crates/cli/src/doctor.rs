@@ -41,7 +41,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> CommandResult<ExitStatus> {
         return Err(usage(CommandError::new(format!("{more:?} is one too many"))));
     }
     let said = args.reach.timeout.map(Duration::from_secs);
-    let patience = said.or(found.timeouts.start).unwrap_or(PATIENCE);
+    let patience = said.or(found.options.start).unwrap_or(PATIENCE);
     let options = VisitOptions { era: args.reach.era.0, patience };
     let visited = until(&stop, Box::pin(visit(found, options))).await;
     let report = judge(visited.ok_or_else(interrupted)?);

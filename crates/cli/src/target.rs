@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Uri};
 use switchboard_gateway::config::{
-    Config, Entry, Problem, ReadError, Surroundings, Timeouts, Weight, known, nearest,
+    Config, Entry, Problem, ReadError, ServerOptions, Surroundings, Weight, known, nearest,
 };
 use switchboard_net::http::fetch::{Fetch, FetchOptions, ProxySettings};
 use switchboard_net::stdio::child::Command;
@@ -20,8 +20,8 @@ use crate::header;
 #[derive(Debug)]
 pub(crate) struct NamedServer {
     pub(crate) target: Target,
-    /// What its file says about time.
-    pub(crate) timeouts: Timeouts,
+    /// What its file says about it.
+    pub(crate) options: ServerOptions,
     /// How to reach it, if it is at a URL.
     pub(crate) fetch: Option<Fetch>,
 }
@@ -51,7 +51,7 @@ pub(crate) fn local(
     args: &CommandArgs,
 ) -> CommandResult<NamedServer> {
     let target = Target::Command(command(line, words, args)?);
-    Ok(NamedServer { target, timeouts: Timeouts::default(), fetch: None })
+    Ok(NamedServer { target, options: ServerOptions::default(), fetch: None })
 }
 
 /// A server that is a command, after checking that it can be run.
@@ -70,34 +70,34 @@ pub(crate) fn remote(
     args: &RemoteArgs,
     local: &CommandArgs,
 ) -> CommandResult<NamedServer> {
-    let (mut target, timeouts) = if text.contains("://") {
+    let (mut target, options) = if text.contains("://") {
         let (strategy, headers) = (Strategy::default(), HeaderMap::new());
-        (Target::Url { url: url(text)?, strategy, headers }, Timeouts::default())
+        (Target::Url { url: url(text)?, strategy, headers }, ServerOptions::default())
     } else {
         let entry = find_named(text, files)?;
-        (entry.target, entry.timeouts)
+        (entry.plan.target, entry.options)
     };
     if let (Target::Url { strategy, .. }, Some(wanted)) = (&mut target, args.transport) {
         *strategy = wanted;
     }
-    with_options(target, timeouts, args, local)
+    with_options(target, options, args, local)
 }
 
 /// The server with what the options add to it.
 fn with_options(
     target: Target,
-    timeouts: Timeouts,
+    options: ServerOptions,
     args: &RemoteArgs,
     local: &CommandArgs,
 ) -> CommandResult<NamedServer> {
     Ok(match target {
         Target::Command(command) => {
             let target = Target::Command(with_args(command, local));
-            NamedServer { target, timeouts, fetch: None }
+            NamedServer { target, options, fetch: None }
         }
         Target::Url { url, strategy, headers: given } => {
             let target = Target::Url { url, strategy, headers: headers(given, args)? };
-            NamedServer { target, timeouts, fetch: Some(fetch(args)?) }
+            NamedServer { target, options, fetch: Some(fetch(args)?) }
         }
     })
 }
@@ -122,11 +122,8 @@ pub(crate) fn named_in(
     }
     let wanted = config.servers.into_iter().filter(|entry| entry.enabled);
     let servers = wanted.map(|entry| {
-        let target = match entry.target {
-            Target::Command(command) => Target::Command(command.name(&entry.name)),
-            url @ Target::Url { .. } => url,
-        };
-        Ok((entry.name, with_options(target, entry.timeouts, args, &local)?.server()?))
+        let Entry { plan, options, .. } = entry;
+        Ok((plan.name, with_options(plan.target, options, args, &local)?.server()?))
     });
     servers.collect()
 }

@@ -24,14 +24,14 @@ use std::{fmt, thread};
 use switchboard_net::platform;
 
 pub use client_files::{Known, known};
-pub use entry::{Entry, Timeouts};
+pub use entry::Entry;
 pub use gateway::{
-    Anonymous, Defaults, GatewayBounds, GatewaySection, Granted, Group, Listen, Placed, ToolSearch,
+    Anonymous, GatewayBounds, GatewaySection, Granted, Group, Listen, Placed, ToolSearch,
 };
 pub use import::{Candidate, Import, ImportOutcome, MergeError};
 pub use key::nearest;
 pub use schema::schema;
-pub use settings::{Edit, Process, Settings, Sleep};
+pub use settings::{Edit, Process, ServerOptions, Sleep};
 
 mod client_files;
 mod entry;
@@ -161,13 +161,13 @@ impl Config {
 
     /// The names of all servers, those with mistakes last.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.servers.iter().map(|entry| &entry.name).chain(&self.broken).map(String::as_str)
+        self.servers.iter().map(|entry| &entry.plan.name).chain(&self.broken).map(String::as_str)
     }
 
     /// The server of that name, or what is wrong with it; none if the file does
     /// not name it.
     pub fn server(&self, name: &str) -> Option<Result<&Entry, Vec<&Problem>>> {
-        if let Some(entry) = self.servers.iter().find(|entry| entry.name == name) {
+        if let Some(entry) = self.servers.iter().find(|entry| entry.plan.name == name) {
             return Some(Ok(entry));
         }
         let is_its = |problem: &&Problem| problem.server.as_deref() == Some(name);

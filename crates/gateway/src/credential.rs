@@ -83,7 +83,7 @@ pub fn may_pass(name: &HeaderName) -> bool {
 }
 
 /// Puts `newer` in the place of what has the same names.
-pub(crate) fn replace(headers: &mut HeaderMap, newer: &HeaderMap) {
+fn replace(headers: &mut HeaderMap, newer: &HeaderMap) {
     for name in newer.keys() {
         headers.remove(name);
         for value in newer.get_all(name) {

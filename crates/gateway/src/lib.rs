@@ -21,9 +21,9 @@
 //! }
 //! let fetch = Fetch::new(FetchOptions::default())?;
 //! for entry in &config.servers {
-//!     let server = entry.server(std::env::vars_os().collect(), fetch.clone());
+//!     let server = entry.plan.server(std::env::vars_os().collect(), fetch.clone());
 //!     let client = Client::connect(server, ClientOptions::default()).await?;
-//!     println!("{} has {} tools", entry.name, client.tools().await?.len());
+//!     println!("{} has {} tools", entry.plan.name, client.tools().await?.len());
 //! }
 //! # Ok(())
 //! # }

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::{
-    Anonymous, Config, Defaults, Entry, GatewaySection, Granted, Group, Placed, Problem, ReadError,
-    SourceLocation, Surroundings, Weight, nearest,
+    Anonymous, Config, GatewaySection, Granted, Group, Placed, Problem, ReadError, Surroundings,
+    Weight, nearest,
 };
 use crate::glob::fits;
 use crate::policy::{Access, Principal};
@@ -59,12 +59,15 @@ impl Plan {
         let defaults: Vec<_> = gateways.iter().map(|gateway| &gateway.defaults).collect();
         let wanted = || files.iter().flat_map(|file| &file.servers).filter(|entry| entry.enabled);
         for entry in wanted() {
-            let server = || ServerPlan::from_entry(entry, &defaults);
-            plan.servers.entry(entry.name.clone()).or_insert_with(server);
+            let server = || entry.with_defaults(&defaults);
+            plan.servers.entry(entry.plan.name.clone()).or_insert_with(server);
         }
         for gateway in &gateways {
             plan.fill_in(gateway);
         }
+        plan.search = gateways.iter().find_map(|gateway| gateway.search).unwrap_or_default();
+        let diagnostics = gateways.iter().find_map(|gateway| gateway.diagnostics);
+        plan.diagnostics = diagnostics.unwrap_or_default();
         let names: BTreeSet<&str> = files.iter().flat_map(Config::names).collect();
         plan.add_groups(&gateways, &names, &mut problems);
         plan.add_principals(&gateways, &names, &mut problems);
@@ -88,26 +91,19 @@ impl Plan {
         names: &BTreeSet<&str>,
         problems: &mut Vec<Problem>,
     ) {
-        self.search = gateways.iter().find_map(|gateway| gateway.search).unwrap_or_default();
-        let diagnostics = gateways.iter().find_map(|gateway| gateway.diagnostics);
-        self.diagnostics = diagnostics.unwrap_or_default();
-        let mut groups = BTreeMap::new();
-        for Placed { value: group, .. } in gateways.iter().flat_map(|gateway| &gateway.groups) {
-            let servers = group.servers.iter();
-            problems.extend(
-                servers.filter_map(|server| unknown_server(&server.place, &server.value, names)),
-            );
-            groups.entry(group.name.clone()).or_insert_with(|| self.members(group));
+        for group in gateways.iter().flat_map(|gateway| &gateway.groups) {
+            let unknown = |server: &Placed<_>| unknown_server(server, names);
+            problems.extend(group.servers.iter().filter_map(unknown));
+            let members = self.members(group);
+            self.groups.entry(group.name.clone()).or_insert(members);
         }
-        self.groups = groups;
     }
 
     /// The servers of a group that are wanted, each once.
     fn members(&self, group: &Group) -> Vec<String> {
         let mut members: Vec<String> = Vec::new();
         for pattern in &group.servers {
-            let fitting = self.servers.keys().filter(|name| fits(&pattern.value, name));
-            for name in fitting {
+            for name in self.servers.keys().filter(|name| fits(&pattern.value, name)) {
                 if !members.contains(name) {
                     members.push(name.clone());
                 }
@@ -123,18 +119,18 @@ impl Plan {
         problems: &mut Vec<Problem>,
     ) {
         let mut principals: Vec<Arc<Principal>> = Vec::new();
-        for Placed { place, value } in gateways.iter().flat_map(|gateway| &gateway.granted) {
-            problems.extend(match value {
-                Granted::Group(name) => self.unknown_group(place, name),
-                Granted::Server(name) => unknown_server(place, name, names),
+        for Granted { is_group, name } in gateways.iter().flat_map(|gateway| &gateway.granted) {
+            let groups = || self.groups.keys().map(String::as_str);
+            problems.extend(match is_group {
+                true => unknown(name, "group", "add it to \"groups\"", groups()),
+                false => unknown_server(name, names),
             });
         }
-        for Placed { value, .. } in gateways.iter().flat_map(|gateway| &gateway.keys) {
+        for key in gateways.iter().flat_map(|gateway| &gateway.keys) {
             // The empty name is that of clients without a key.
-            if value.name.is_empty() || principals.iter().any(|other| other.name == value.name) {
-                continue;
+            if !key.name.is_empty() && principals.iter().all(|other| other.name != key.name) {
+                principals.push(Arc::new(self.granted(key)));
             }
-            principals.push(Arc::new(self.granted(value)));
         }
         let mut said = gateways.iter().map(|gateway| &gateway.anonymous);
         let anonymous = match said.find(|anonymous| **anonymous != Anonymous::Unsaid) {
@@ -145,16 +141,6 @@ impl Plan {
         };
         self.access.anonymous = anonymous.map(|anonymous| Arc::new(self.granted(&anonymous)));
         self.access.principals = principals;
-    }
-
-    fn unknown_group(&self, place: &SourceLocation, name: &str) -> Option<Problem> {
-        if name.contains('*') || self.groups.contains_key(name) {
-            return None;
-        }
-        let near = nearest(name, self.groups.keys().map(String::as_str));
-        let instead =
-            near.map_or("add it to \"groups\"".to_owned(), |near| format!("write {near:?}"));
-        Some(Problem::error(place, format!("there is no group {name:?}"), instead))
     }
 
     /// The same principal, with the servers of its groups looked up.
@@ -176,42 +162,24 @@ impl Plan {
     }
 }
 
-/// What is wrong with the name of a server that no file has.
-fn unknown_server(place: &SourceLocation, name: &str, names: &BTreeSet<&str>) -> Option<Problem> {
-    if name.contains('*') || names.contains(name) {
-        return None;
-    }
-    let near = nearest(name, names.iter().copied());
-    let instead = near.map_or_else(
-        || "write the name of a server, or a part of it with *".to_owned(),
-        |near| format!("write {near:?}"),
-    );
-    Some(Problem::error(place, format!("there is no server {name:?}"), instead))
+fn unknown_server(name: &Placed<String>, names: &BTreeSet<&str>) -> Option<Problem> {
+    let otherwise = "write the name of a server, or a part of it with *";
+    unknown(name, "server", otherwise, names.iter().copied())
 }
 
-impl ServerPlan {
-    /// What an entry means, with `defaults` for what it does not say, the first
-    /// ones first.
-    pub fn from_entry(entry: &Entry, defaults: &[&Defaults]) -> Self {
-        let mut plan = Self::new(&entry.name, entry.target.clone());
-        let said = Defaults { settings: entry.settings.clone(), timeouts: entry.timeouts };
-        let all = || std::iter::once(&said).chain(defaults.iter().copied());
-        plan.description.clone_from(&entry.description);
-        plan.process = all().find_map(|said| said.settings.process).unwrap_or_default();
-        plan.start = all().find_map(|said| said.timeouts.start).unwrap_or(Self::START);
-        plan.call = all().find_map(|said| said.timeouts.call);
-        plan.sleep = all().find_map(|said| said.settings.sleep).unwrap_or_default();
-        plan.calls = all().find_map(|said| said.settings.calls).unwrap_or(Self::CALLS);
-        plan.tools = entry.tools.clone();
-        let settings = said.settings;
-        plan.prompts = settings.prompts;
-        plan.resources = settings.resources;
-        plan.tool_edits = settings.tool_edits;
-        plan.prompt_edits = settings.prompt_edits;
-        plan.prefix = settings.prefix;
-        plan.credentials = settings.credentials;
-        plan
+/// What is wrong with the name of something that no file has.
+fn unknown<'n>(
+    Placed { place, value: name }: &Placed<String>,
+    what: &str,
+    otherwise: &str,
+    names: impl Iterator<Item = &'n str> + Clone,
+) -> Option<Problem> {
+    if name.contains('*') || names.clone().any(|known| known == name) {
+        return None;
     }
+    let near = nearest(name, names).map(|near| format!("write {near:?}"));
+    let instead = near.unwrap_or_else(|| otherwise.to_owned());
+    Some(Problem::error(place, format!("there is no {what} {name:?}"), instead))
 }
 
 /// What a reload has to do. Names are in alphabetical order.

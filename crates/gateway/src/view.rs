@@ -226,7 +226,7 @@ impl Backend for Views {
         let front = self.front(client, Some(&message));
         let own_tool = OwnTool::called_by(&message).filter(|_| monitor.has_tools(only));
         let (client, call) = (Arc::clone(client), call.clone());
-        let mut request = ClientRequest { client, call, message, header_params };
+        let mut request = FrontRequest { client, call, message, header_params };
         match (own_tool, only) {
             (None, Some(name)) => return front.open_at_one(name, request),
             (None, None) => {}
@@ -340,14 +340,14 @@ pub(crate) struct Front {
 }
 
 /// A request of a client, on its way through a front.
-struct ClientRequest {
+struct FrontRequest {
     client: Arc<ClientConnection>,
     call: Call,
     message: Message,
     header_params: HeaderParams,
 }
 
-impl ClientRequest {
+impl FrontRequest {
     /// Ends the call, which needs no work.
     fn finish(&self, outcome: impl Into<Outcome>) -> PendingWork {
         self.call.finish(outcome);
@@ -496,7 +496,7 @@ impl Front {
     }
 
     /// The way of a request: removed, unclear, about a task, a search, a list, or a server's.
-    fn open(self: &Arc<Self>, mut request: ClientRequest) -> PendingWork {
+    fn open(self: &Arc<Self>, mut request: FrontRequest) -> PendingWork {
         let method = request.message.method();
         let is_removed = match request.client.era() {
             Era::Modern => method::REMOVED.contains(&method),
@@ -526,8 +526,8 @@ impl Front {
         }
     }
 
-    fn route(self: &Arc<Self>, request: ClientRequest, catalog: &Catalog) -> PendingWork {
-        let ClientRequest { client, message, header_params, .. } = &request;
+    fn route(self: &Arc<Self>, request: FrontRequest, catalog: &Catalog) -> PendingWork {
+        let FrontRequest { client, message, header_params, .. } = &request;
         if message.method() == method::CALL_TOOL
             && let Err(why) = catalog.check_headers(message, header_params)
         {
@@ -544,7 +544,7 @@ impl Front {
                 }
                 let declares = reply::may_make_task(&theirs, client.era());
                 let change = if declares { AnswerChange::NewTask } else { AnswerChange::Plain };
-                let request = ClientRequest { message: theirs, ..request };
+                let request = FrontRequest { message: theirs, ..request };
                 self.to_server(request, &server, &running, change)
             }
             Ok(Destination::Gateway) => match message.method() {
@@ -561,14 +561,14 @@ impl Front {
     /// To the one server that is meant; its answer is changed for the client.
     fn to_server(
         self: &Arc<Self>,
-        mut request: ClientRequest,
+        mut request: FrontRequest,
         server: &Arc<str>,
         running: &Arc<RunningServer>,
         change: AnswerChange,
     ) -> PendingWork {
         request.message = request.call.forward(server, request.message);
         self.want(server);
-        let ClientRequest { client, call, message, .. } = &request;
+        let FrontRequest { client, call, message, .. } = &request;
         let (is_legacy, is_many) = (client.era() == Era::Legacy, self.only.is_none());
         let link = match self.session(client) {
             _ if is_legacy && message.method() == method::INITIALIZE => {

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use switchboard_gateway::config::Timeouts;
+use switchboard_gateway::config::ServerOptions;
 use switchboard_net::client::{
     CallError, CallOptions, Client, ClientOptions, ConnectError, ListenFilter,
 };
@@ -45,7 +45,7 @@ pub(super) async fn with(
 ) -> CommandResult {
     let stop = StopSignal::on_signals().map_err(other)?;
     let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
-    let options = terminal::answering(options(&args.reach, found.timeouts));
+    let options = terminal::answering(options(&args.reach, found.options));
     let server = found.server().map_err(usage)?;
     let client = Arc::new(OnceLock::new());
     let request = ClientRequest {
@@ -92,12 +92,12 @@ pub(crate) fn find(
     Ok((found, rest.to_vec()))
 }
 
-fn options(args: &ReachArgs, timeouts: Timeouts) -> ClientOptions {
+fn options(args: &ReachArgs, said: ServerOptions) -> ClientOptions {
     let options = ClientOptions::default();
-    let said = args.timeout.map(Duration::from_secs);
+    let timeout = args.timeout.map(Duration::from_secs);
     ClientOptions {
         name: "switchboard-cli".to_owned(),
-        timeout: said.or(timeouts.call).unwrap_or(options.timeout),
+        timeout: timeout.or(said.call).unwrap_or(options.timeout),
         era: args.era.0,
         ..options
     }

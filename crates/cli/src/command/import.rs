@@ -91,7 +91,7 @@ fn text(import: &Import, around: &Surroundings) -> String {
 
 /// The program or the host: never anything that may be a secret.
 fn place(found: &Candidate) -> String {
-    match found.entry.as_ref().map(|entry| &entry.target) {
+    match found.entry.as_ref().map(|entry| &entry.plan.target) {
         Some(Target::Command(command)) => command.program.clone(),
         Some(Target::Url { url, .. }) => url.host().unwrap_or_default().to_owned(),
         None => "?".to_owned(),

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use http::HeaderMap;
 use serde_json::json;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
@@ -63,7 +62,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
         ..FleetOptions::default()
     };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
-        let server = server.server(target::environment(), fetch.clone(), &HeaderMap::new());
+        let server = server.server(target::environment(), fetch.clone());
         server.named_by(&ancestry)
     });
     let gateway = gateway?;

@@ -1,77 +1,47 @@
 //! One server of a file.
 
-use std::ffi::OsString;
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
-use switchboard_net::http::fetch::Fetch;
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{ServerTarget, Strategy, Target};
+use switchboard_net::upstream::{Strategy, Target};
 
 use super::client_files::Section;
 use super::expand::{self, FileVariables};
 use super::key::{KEYS, Side, THEIRS, find, similar};
 use super::reader::Reader;
-use super::settings::Settings;
+use super::settings::ServerOptions;
 use super::tree::{KeyValue, MemberKey, Node, Value};
 use super::{Problem, SourceLocation, Surroundings, Weight};
-use crate::glob::NameFilter;
+use crate::plan::ServerPlan;
 
 /// A server, with its variables filled in.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// What the file calls it.
-    pub name: String,
     /// Where in the file it is.
     pub place: SourceLocation,
-    /// Where the server is.
-    pub target: Target,
     /// Whether its user wants it to be used.
     pub enabled: bool,
-    /// In words.
-    pub description: Option<String>,
-    /// How long it may take.
-    pub timeouts: Timeouts,
-    /// Which of its tools are wanted.
-    pub tools: NameFilter,
-    /// How a gateway is to treat it.
-    pub settings: Settings,
-}
-
-/// How long a server may take, where its file says so.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Timeouts {
-    /// To start and to be greeted.
-    pub start: Option<Duration>,
-    /// To answer a call.
-    pub call: Option<Duration>,
+    /// What it says itself; where it says nothing, what is usual.
+    pub plan: ServerPlan,
+    /// What of it is said, and holds whatever the defaults of the files are.
+    pub options: ServerOptions,
 }
 
 impl Entry {
-    /// The server, to connect to. `environment` is ours, of which a command gets
-    /// what it may have; `fetch` is how URLs are reached.
-    pub fn server(&self, environment: Vec<(OsString, OsString)>, fetch: Fetch) -> ServerTarget {
-        match self.target.clone() {
-            Target::Command(command) => ServerTarget::command(command, environment),
-            Target::Url { url, strategy, headers } => {
-                ServerTarget::url(url, strategy, headers, fetch)
-            }
+    /// What it means, with `defaults` for what it does not say, the first ones first.
+    pub(crate) fn with_defaults(&self, defaults: &[&ServerOptions]) -> ServerPlan {
+        let all = || std::iter::once(&self.options).chain(defaults.iter().copied());
+        let plan = self.plan.clone();
+        ServerPlan {
+            process: all().find_map(|said| said.process).unwrap_or(plan.process),
+            start: all().find_map(|said| said.start).unwrap_or(plan.start),
+            call: all().find_map(|said| said.call),
+            sleep: all().find_map(|said| said.sleep).unwrap_or(plan.sleep),
+            calls: all().find_map(|said| said.calls).unwrap_or(plan.calls),
+            ..plan
         }
-    }
-}
-
-impl fmt::Debug for Entry {
-    /// Leaves out what may be a secret: arguments, values, the query of a URL.
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = out.debug_struct("Entry");
-        shown.field("name", &self.name).field("place", &self.place.to_string());
-        match &self.target {
-            Target::Command(command) => shown.field("command", command),
-            Target::Url { url, .. } => shown.field("host", &url.host()).field("path", &url.path()),
-        };
-        shown.field("enabled", &self.enabled).finish_non_exhaustive()
     }
 }
 
@@ -91,7 +61,7 @@ pub(super) fn read(
         return None;
     };
     let variables = FileVariables { around, inputs: section.inputs, braces: section.braces };
-    let mut draft = EntryDraft::new(variables);
+    let mut draft = EntryDraft::new(&name.text, variables);
     if matches!(name.text.as_str(), "" | "." | "..") {
         // Clients make another path of it before they ask for it.
         let what = format!("{:?} is no name for a server: it is part of a URL", name.text);
@@ -101,7 +71,7 @@ pub(super) fn read(
         draft.member((key, value));
     }
     let target = draft.target(name);
-    let EntryDraft { enabled, description, timeouts, tools, settings, reader, .. } = draft;
+    let EntryDraft { enabled, mut plan, options, reader, .. } = draft;
     besides.extend(reader.besides);
     let mut found = reader.problems;
     let is_whole = found.iter().all(|problem| problem.weight != Weight::Error);
@@ -112,9 +82,8 @@ pub(super) fn read(
         }
     }
     problems.extend(found);
-    let target = target.filter(|_| is_whole)?;
-    let (name, place) = (name.text.clone(), name.place.clone());
-    Some(Entry { name, place, target, enabled, description, timeouts, tools, settings })
+    plan.target = target.filter(|_| is_whole)?;
+    Some(Entry { place: name.place.clone(), enabled, plan, options })
 }
 
 /// What is known so far.
@@ -130,10 +99,9 @@ pub(super) struct EntryDraft<'t> {
     pub(super) headers: Vec<(MemberKey, String)>,
     pub(super) kind: Option<(SourceLocation, TransportKind)>,
     pub(super) enabled: bool,
-    pub(super) description: Option<String>,
-    pub(super) timeouts: Timeouts,
-    pub(super) tools: NameFilter,
-    pub(super) settings: Settings,
+    /// Its target is known last.
+    pub(super) plan: ServerPlan,
+    pub(super) options: ServerOptions,
     /// Keys that are for servers of one kind.
     pub(super) sided: Vec<(MemberKey, Side)>,
 }
@@ -164,7 +132,7 @@ impl TransportKind {
 }
 
 impl<'t> EntryDraft<'t> {
-    pub(super) fn new(variables: FileVariables<'t>) -> Self {
+    pub(super) fn new(name: &str, variables: FileVariables<'t>) -> Self {
         Self {
             reader: Reader::new(variables),
             command: None,
@@ -176,10 +144,8 @@ impl<'t> EntryDraft<'t> {
             headers: Vec::new(),
             kind: None,
             enabled: true,
-            description: None,
-            timeouts: Timeouts::default(),
-            tools: NameFilter::default(),
-            settings: Settings::default(),
+            plan: ServerPlan::new(name, Target::Command(Command::new(""))),
+            options: ServerOptions::default(),
             sided: Vec::new(),
         }
     }
@@ -250,8 +216,8 @@ impl<'t> EntryDraft<'t> {
 
     /// As it is: what looks like a variable is a word.
     pub(super) fn describe(&mut self, (key, node): KeyValue<'_>) {
-        self.description = node.text().map(ToOwned::to_owned);
-        if self.description.is_none() {
+        self.plan.description = node.text().map(ToOwned::to_owned);
+        if self.plan.description.is_none() {
             self.reader.wrong((key, node), "write a text in quotes");
         }
     }
@@ -299,8 +265,8 @@ impl<'t> EntryDraft<'t> {
     pub(super) fn tool_filter(&mut self, (key, node): KeyValue<'_>) {
         let list = node.get("list").and_then(|list| self.reader.words((key, list)));
         match (node.get("mode").and_then(Node::text), list) {
-            (Some("allow"), Some(list)) => self.tools.only = Some(list),
-            (Some("block" | "deny"), Some(list)) => self.tools.never = list,
+            (Some("allow"), Some(list)) => self.plan.tools.only = Some(list),
+            (Some("block" | "deny"), Some(list)) => self.plan.tools.never = list,
             _ => self.reader.wrong(
                 (key, node),
                 "write { \"mode\": \"allow\" or \"block\", \"list\": [\"…\"] }",

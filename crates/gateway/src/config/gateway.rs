@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use switchboard_proto::limits::Limits;
 
-use super::entry::{EntryDraft, Timeouts};
+use super::entry::EntryDraft;
 use super::expand::FileVariables;
 use super::key::{self, FileKey, find, key, names, nearest};
 use super::reader::Reader;
@@ -12,7 +12,7 @@ use super::schema::{
     COUNT, FLAG, FLAG_OR_COUNT, FLAG_OR_GRANT, GROUPS_OF_SERVERS, KEY_HASH, KEYS_BY_NAME, LIMITS,
     PORT_NUMBER, RATE, SERVER_DEFAULTS, TEXT, WORD_OR_WORDS, WORDS,
 };
-use super::settings::Settings;
+use super::settings::ServerOptions;
 use super::tree::{KeyValue, MemberKey, Node, Value};
 use super::{Problem, SourceLocation, Surroundings, Weight};
 use crate::policy::{KeyHash, MIN_KEY, Principal};
@@ -29,24 +29,24 @@ pub struct GatewaySection {
     /// Whether the gateway has tools of its own.
     pub diagnostics: Option<bool>,
     /// Sets of servers.
-    pub groups: Vec<Placed<Group>>,
+    pub groups: Vec<Group>,
     /// Who has a key.
-    pub keys: Vec<Placed<Arc<Principal>>>,
+    pub keys: Vec<Arc<Principal>>,
     /// What clients without a key may use.
     pub anonymous: Anonymous,
     /// The servers and groups that are granted by name, to keys and to clients without one.
-    pub granted: Vec<Placed<Granted>>,
+    pub granted: Vec<Granted>,
     /// What holds for every server that does not say otherwise.
-    pub defaults: Defaults,
+    pub defaults: ServerOptions,
 }
 
 /// What a grant names; some files must have it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Granted {
-    /// A group, or several by a name with `*`.
-    Group(String),
-    /// A server, or several by a name with `*`.
-    Server(String),
+#[derive(Clone, Debug, PartialEq)]
+pub struct Granted {
+    /// Whether it is a group; else it is a server.
+    pub is_group: bool,
+    /// Its name, or that of several with `*`.
+    pub name: Placed<String>,
 }
 
 /// What clients without a key may use.
@@ -59,15 +59,6 @@ pub enum Anonymous {
     Nobody,
     /// What this grants.
     Granted(Arc<Principal>),
-}
-
-/// What holds for every server that does not say otherwise.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Defaults {
-    /// How it is treated.
-    pub settings: Settings,
-    /// How long it may take.
-    pub timeouts: Timeouts,
 }
 
 /// Something, and where in the file it is.
@@ -296,7 +287,7 @@ pub(super) const DEFAULTS: &[&str] =
 #[derive(Default)]
 pub(super) struct PrincipalDraft {
     principal: Principal,
-    granted: Vec<Placed<Granted>>,
+    granted: Vec<Granted>,
 }
 
 /// The keys of a principal, and of `anonymous`.
@@ -310,7 +301,7 @@ pub(super) const PRINCIPAL_KEYS: &[FileKey<ReadInto<PrincipalDraft>>] = &[
         },
     ),
     key(&["groups"], WORDS, "Groups that this key may use.", |it, reader, at| {
-        let names = it.names(reader, at, Granted::Group);
+        let names = it.names(reader, at, true);
         it.principal.grant.groups = Some(names);
     }),
     key(
@@ -350,7 +341,7 @@ pub(super) const PRINCIPAL_KEYS: &[FileKey<ReadInto<PrincipalDraft>>] = &[
         },
     ),
     key(&["servers"], WORDS, "Servers that this key may use.", |it, reader, at| {
-        let names = it.names(reader, at, Granted::Server);
+        let names = it.names(reader, at, false);
         it.principal.grant.servers = Some(names);
     }),
 ];
@@ -359,7 +350,7 @@ impl PrincipalDraft {
     fn read(
         reader: &mut Reader<'_>,
         (key, node): KeyValue<'_>,
-        granted: &mut Vec<Placed<Granted>>,
+        granted: &mut Vec<Granted>,
     ) -> Principal {
         let mut draft = Self::default();
         read_members(PRINCIPAL_KEYS, &mut draft, reader, (key, node));
@@ -368,18 +359,11 @@ impl PrincipalDraft {
     }
 
     /// The names in a list; they are looked up when all files are read.
-    fn names(
-        &mut self,
-        reader: &mut Reader<'_>,
-        (key, node): KeyValue<'_>,
-        what: fn(String) -> Granted,
-    ) -> Vec<String> {
-        let mut names = Vec::new();
-        for Placed { place, value } in reader.placed((key, node)) {
-            self.granted.push(Placed { place, value: what(value.clone()) });
-            names.push(value);
-        }
-        names
+    fn names(&mut self, reader: &mut Reader<'_>, at: KeyValue<'_>, is_group: bool) -> Vec<String> {
+        let names = reader.placed(at);
+        let granted = names.iter().map(|name| Granted { is_group, name: name.clone() });
+        self.granted.extend(granted);
+        names.into_iter().map(|name| name.value).collect()
     }
 }
 
@@ -468,8 +452,8 @@ fn search(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<ToolSear
     }
 }
 
-fn defaults(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Defaults {
-    let mut draft = EntryDraft::new(reader.variables);
+fn defaults(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> ServerOptions {
+    let mut draft = EntryDraft::new("", reader.variables);
     for (key, node) in members(reader, (key, node)) {
         let known = find(key::KEYS, &key.text);
         match known.filter(|known| DEFAULTS.contains(&known.names[0])) {
@@ -478,25 +462,23 @@ fn defaults(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Defaults {
         }
     }
     reader.problems.append(&mut draft.reader.problems);
-    Defaults { settings: draft.settings, timeouts: draft.timeouts }
+    draft.options
 }
 
-fn groups(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<Placed<Group>> {
-    let mut groups: Vec<Placed<Group>> = Vec::new();
+fn groups(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
     for (name, node) in members(reader, (key, node)) {
         if !is_plain(&name.text) {
             let what = format!("{:?} is no name for a group: it is part of a URL", name.text);
             reader.error(&name.place, what, "use letters, digits, _, - and .");
             continue;
         }
-        if groups.iter().any(|group| group.value.name == name.text) {
+        if groups.iter().any(|group| group.name == name.text) {
             let what = format!("group {:?} is there twice; the first one counts", name.text);
             reader.error(&name.place, what, "give each its own name");
             continue;
         }
-        let servers = reader.placed((name, node));
-        let group = Group { name: name.text.clone(), servers };
-        groups.push(Placed { place: name.place.clone(), value: group });
+        groups.push(Group { name: name.text.clone(), servers: reader.placed((name, node)) });
     }
     groups
 }
@@ -513,9 +495,9 @@ const NEW: &str = "make one with: switchboard key new";
 fn principals(
     reader: &mut Reader<'_>,
     (key, node): KeyValue<'_>,
-    granted: &mut Vec<Placed<Granted>>,
-) -> Vec<Placed<Arc<Principal>>> {
-    let mut keys: Vec<Placed<Arc<Principal>>> = Vec::new();
+    granted: &mut Vec<Granted>,
+) -> Vec<Arc<Principal>> {
+    let mut keys: Vec<Arc<Principal>> = Vec::new();
     for (name, node) in members(reader, (key, node)) {
         let before = reader.problems.len();
         let mut principal = PrincipalDraft::read(reader, (name, node), granted);
@@ -524,7 +506,7 @@ fn principals(
             let what = "a key has no name".to_owned();
             reader.error(&name.place, what, "name whoever has it: it is shown in logs");
         }
-        if keys.iter().any(|other| other.value.name == principal.name) {
+        if keys.iter().any(|other| other.name == principal.name) {
             let what = format!("key {:?} is there twice; the first one counts", name.text);
             reader.error(&name.place, what, "give each its own name");
             continue;
@@ -537,14 +519,12 @@ fn principals(
             // What was to be kept from them cannot be told.
             principal.keys.clear();
         }
-        let same = |other: &Placed<Arc<Principal>>| {
-            other.value.keys.iter().any(|key| principal.keys.contains(key))
-        };
-        if let Some(other) = keys.iter().find(|other| same(other)) {
-            let what = format!("{:?} has the same key as {:?}", name.text, other.value.name);
+        let is_shared = |key: &KeyHash| principal.keys.contains(key);
+        if let Some(other) = keys.iter().find(|other| other.keys.iter().any(is_shared)) {
+            let what = format!("{:?} has the same key as {:?}", name.text, other.name);
             reader.error(&name.place, what, NEW);
         }
-        keys.push(Placed { place: name.place.clone(), value: Arc::new(principal) });
+        keys.push(Arc::new(principal));
     }
     keys
 }
@@ -553,7 +533,7 @@ fn principals(
 fn anonymous(
     reader: &mut Reader<'_>,
     (key, node): KeyValue<'_>,
-    granted: &mut Vec<Placed<Granted>>,
+    granted: &mut Vec<Granted>,
 ) -> Anonymous {
     match &node.value {
         Value::Bool(true) => Anonymous::Granted(Arc::default()),

@@ -182,14 +182,14 @@ struct Taken {
 
 impl Taken {
     fn of(config: &Config) -> Self {
-        let target = |name: &str| Some(nameless(&config.server(name)?.ok()?.target));
+        let target = |name: &str| Some(nameless(&config.server(name)?.ok()?.plan.target));
         let servers = config.names().map(|name| (name.to_owned(), target(name)));
         Self { servers: servers.collect() }
     }
 
     fn place(&mut self, candidate: &Candidate) -> ImportOutcome {
         let Some(entry) = &candidate.entry else { return ImportOutcome::Broken };
-        let target = nameless(&entry.target);
+        let target = nameless(&entry.plan.target);
         let same = self.servers.iter().find(|(_, other)| other.as_ref() == Some(&target));
         if let Some((name, _)) = same {
             return ImportOutcome::Same(name.clone());

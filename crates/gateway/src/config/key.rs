@@ -148,7 +148,7 @@ pub(super) const KEYS: &[ServerKey] = &[
         &["excludeTools", "disabledTools", "disabled_tools"],
         WORDS,
         "Tools that clients do not see; * stands for anything.",
-        |it, at| it.tools.never = it.reader.words(at).unwrap_or_default(),
+        |it, at| it.plan.tools.never = it.reader.words(at).unwrap_or_default(),
     ),
     key_on(
         Side::Url,
@@ -170,30 +170,30 @@ pub(super) const KEYS: &[ServerKey] = &[
         &["includeTools", "enabledTools", "enabled_tools"],
         WORDS,
         "The only tools clients see; * stands for anything.",
-        |it, at| it.tools.only = it.reader.words(at),
+        |it, at| it.plan.tools.only = it.reader.words(at),
     ),
     key(&["name"], TEXT, "The server's name, where servers are a list.", |_, _| {}),
     key(&["startup_timeout_ms"], NUMBER, "How long the server may take to start.", |it, at| {
-        it.timeouts.start = it.reader.millis(at);
+        it.options.start = it.reader.millis(at);
     }),
     key(&["startup_timeout_sec"], NUMBER, "How long the server may take to start.", |it, at| {
-        it.timeouts.start = it.reader.seconds(at);
+        it.options.start = it.reader.seconds(at);
     }),
     // Seconds or milliseconds, by its size: clients differ.
     key(
         &["timeout", "requestTimeout"],
         TIME,
         "The timeout of a call: seconds, or milliseconds if above 999.",
-        |it, at| it.timeouts.call = it.reader.either(at),
+        |it, at| it.options.call = it.reader.either(at),
     ),
     key(&["timeoutMs"], NUMBER, "The timeout of a call.", |it, at| {
-        it.timeouts.call = it.reader.millis(at);
+        it.options.call = it.reader.millis(at);
     }),
     key(&["toolFilter"], TOOL_FILTER, "Which tools clients see.", |it, at| {
         it.tool_filter(at);
     }),
     key(&["tool_timeout_sec"], NUMBER, "The timeout of a call.", |it, at| {
-        it.timeouts.call = it.reader.seconds(at);
+        it.options.call = it.reader.seconds(at);
     }),
     key(&["type", "transport", "transportType"], TRANSPORT, "The transport.", |it, at| {
         it.kind(at);
@@ -203,10 +203,10 @@ pub(super) const KEYS: &[ServerKey] = &[
     }),
     // From here on the keys that only we have.
     key(&["excludePrompts"], WORDS, "Prompts that clients do not see.", |it, at| {
-        it.settings.prompts.never = it.reader.words(at).unwrap_or_default();
+        it.plan.prompts.never = it.reader.words(at).unwrap_or_default();
     }),
     key(&["excludeResources"], WORDS, "Resources that clients do not see, by URI.", |it, at| {
-        it.settings.resources.never = it.reader.words(at).unwrap_or_default();
+        it.plan.resources.never = it.reader.words(at).unwrap_or_default();
     }),
     key_on(
         Side::Url,
@@ -214,7 +214,7 @@ pub(super) const KEYS: &[ServerKey] = &[
         WORD_OR_WORDS,
         "A file with a header to send on each line, Name: value.",
         |it, at| {
-            it.settings.credentials.files = settings::header_files(&mut it.reader, at);
+            it.plan.credentials.files = settings::header_files(&mut it.reader, at);
         },
     ),
     key_on(
@@ -223,26 +223,26 @@ pub(super) const KEYS: &[ServerKey] = &[
         COMMAND,
         "A program that prints a JSON object of headers to send.",
         |it, at| {
-            it.settings.credentials.command = settings::helper(&mut it.reader, at);
+            it.plan.credentials.command = settings::helper(&mut it.reader, at);
         },
     ),
     key(
         &["idleTimeout"],
         IDLE,
         "Stop the server after this time without a call; the next call starts it.",
-        |it, at| it.settings.sleep = settings::sleep(&mut it.reader, at),
+        |it, at| it.options.sleep = settings::sleep(&mut it.reader, at),
     ),
     key(&["includePrompts"], WORDS, "The only prompts that clients see.", |it, at| {
-        it.settings.prompts.only = it.reader.words(at);
+        it.plan.prompts.only = it.reader.words(at);
     }),
     key(&["includeResources"], WORDS, "The only resources that clients see, by URI.", |it, at| {
-        it.settings.resources.only = it.reader.words(at);
+        it.plan.resources.only = it.reader.words(at);
     }),
     key(
         &["maxConcurrency"],
         COUNT,
         "How many calls the server handles at once; more calls wait.",
-        |it, at| it.settings.calls = it.reader.count(at),
+        |it, at| it.options.calls = it.reader.count(at),
     ),
     key_on(
         Side::Url,
@@ -250,28 +250,28 @@ pub(super) const KEYS: &[ServerKey] = &[
         WORDS,
         "Headers of the client's request that the gateway sends on to the server.",
         |it, at| {
-            it.settings.credentials.pass = settings::passed(&mut it.reader, at);
+            it.plan.credentials.pass = settings::passed(&mut it.reader, at);
         },
     ),
     key(
         &["prefix"],
         PREFIX,
         "The prefix of the server's tools and prompts; its name by default, \"\" or false for none.",
-        |it, at| it.settings.prefix = settings::prefix(&mut it.reader, at),
+        |it, at| it.plan.prefix = settings::prefix(&mut it.reader, at),
     ),
     key(&["process"], PROCESS, "Which clients share a process of the server.", |it, at| {
-        it.settings.process = settings::process(&mut it.reader, at);
+        it.options.process = settings::process(&mut it.reader, at);
     }),
     key(
         &["prompts"],
         EDITS,
         "Names, titles and descriptions that replace the server's own, by prompt.",
         |it, at| {
-            it.settings.prompt_edits = settings::edits(&mut it.reader, at, "prompt");
+            it.plan.prompt_edits = settings::edits(&mut it.reader, at, "prompt");
         },
     ),
     key(&["startTimeout"], TIME, "How long the server may take to start.", |it, at| {
-        it.timeouts.start = it.reader.duration(at);
+        it.options.start = it.reader.duration(at);
     }),
     key(
         &["tools"],
@@ -281,9 +281,9 @@ pub(super) const KEYS: &[ServerKey] = &[
         |it, at| {
             if at.1.table().is_none() {
                 // A list of the wanted ones, as Copilot has it.
-                it.tools.only = it.reader.words(at);
+                it.plan.tools.only = it.reader.words(at);
             } else {
-                it.settings.tool_edits = settings::edits(&mut it.reader, at, "tool");
+                it.plan.tool_edits = settings::edits(&mut it.reader, at, "tool");
             }
         },
     ),

@@ -13,30 +13,21 @@ use super::gateway::Placed;
 use super::reader::Reader;
 use super::tree::{KeyValue, Node, Value};
 use crate::catalog;
-use crate::credential::{Credentials, may_pass};
-use crate::glob::NameFilter;
+use crate::credential::may_pass;
 
-/// What the file says; the default is that it says nothing.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings {
+/// What a file says of a server, or of all servers that do not say otherwise.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ServerOptions {
     /// Who shares a process with whom.
     pub process: Option<Process>,
+    /// How long it may take to start and to be greeted.
+    pub start: Option<Duration>,
+    /// How long it may take to answer a call.
+    pub call: Option<Duration>,
     /// When it may be put to sleep.
     pub sleep: Option<Sleep>,
     /// Calls it gets at once.
     pub calls: Option<NonZeroUsize>,
-    /// Which of its prompts are wanted.
-    pub prompts: NameFilter,
-    /// Which of its resources are wanted, by URI.
-    pub resources: NameFilter,
-    /// What clients see of its tools instead, by their names there.
-    pub tool_edits: BTreeMap<String, Edit>,
-    /// The same for its prompts.
-    pub prompt_edits: BTreeMap<String, Edit>,
-    /// What stands before its names in place of its own; empty for nothing.
-    pub prefix: Option<String>,
-    /// What else is sent with each request.
-    pub credentials: Credentials,
 }
 
 /// Who shares a process with whom; for a URL, who shares a session.

@@ -30,7 +30,7 @@ fn check(text: &str, expected: &[&str]) -> Config {
 
 /// A server as one line.
 fn line(config: &Config, name: &str) -> String {
-    match &config.server(name).unwrap().unwrap().target {
+    match &config.server(name).unwrap().unwrap().plan.target {
         Target::Command(command) => {
             let env = command.env.iter().map(|(name, value)| format!("{name}={value}"));
             let words = env.chain([command.program.clone()]).chain(command.args.clone());
@@ -112,9 +112,9 @@ enabled = false
     assert_eq!(config.problems, []);
     assert_eq!(line(&config, "docs"), "TOKEN=s3cret A=b npx -y docs");
     let docs = &config.servers[0];
-    assert_eq!(docs.timeouts.start.map(|time| time.as_millis()), Some(20_000));
-    assert_eq!(docs.timeouts.call.map(|time| time.as_millis()), Some(1500));
-    assert_eq!(docs.tools.only.as_deref(), Some(&["find".to_owned()][..]));
+    assert_eq!(docs.options.start.map(|time| time.as_millis()), Some(20_000));
+    assert_eq!(docs.options.call.map(|time| time.as_millis()), Some(1500));
+    assert_eq!(docs.plan.tools.only.as_deref(), Some(&["find".to_owned()][..]));
     assert!(docs.enabled && !config.servers[1].enabled);
     let figma = line(&config, "figma");
     assert!(figma.contains("authorization: Bearer s3cret"), "{figma}");
@@ -129,7 +129,7 @@ fn other_dialects_are_read_too() {
         "command": ["bun", "x"], "environment": {"K": "{env:TOKEN}"}, "timeout": 5000}}}"#,
     );
     assert_eq!(line(&config, "o"), "K=s3cret bun x");
-    assert_eq!(config.servers[0].timeouts.call.map(|time| time.as_secs()), Some(5));
+    assert_eq!(config.servers[0].options.call.map(|time| time.as_secs()), Some(5));
     let config = read("settings.json", r#"{"mcp": {"servers": {"v": {"command": "c"}}}}"#);
     assert_eq!(line(&config, "v"), "c");
     let config = read(
@@ -139,7 +139,7 @@ fn other_dialects_are_read_too() {
     );
     assert_eq!(line(&config, "w"), "HttpFirst https://e.com/mcp");
     assert_eq!(line(&config, "g"), "HttpOnly https://e.com/g");
-    assert_eq!(config.servers[1].timeouts.call.map(|time| time.as_secs()), Some(30));
+    assert_eq!(config.servers[1].options.call.map(|time| time.as_secs()), Some(30));
     let claude = r#"{"mcpServers": {"all": {"command": "a"}},
         "projects": {"/p": {"mcpServers": {"here": {"command": "h"}}}, "/q": {}}}"#;
     let config = read(".claude.json", claude);
@@ -153,7 +153,7 @@ fn every_name_of_a_transport_is_understood() {
     let strategy = |kind: &str| {
         let text =
             format!(r#"{{"mcpServers": {{"a": {{"transport": "{kind}", "url": "http://h"}}}}}}"#);
-        match &read("m.json", &text).servers[0].target {
+        match &read("m.json", &text).servers[0].plan.target {
             Target::Url { strategy, .. } => *strategy,
             Target::Command(_) => panic!("{kind}"),
         }
@@ -314,7 +314,7 @@ fn a_folder_or_a_file_of_headers_that_is_not_there_is_worth_a_note() {
         format!("m.json:5:9: there is no file {}", at("no.headers")),
     ];
     assert_eq!(told, expected);
-    let files = &config.servers[3].settings.credentials.files;
+    let files = &config.servers[3].plan.credentials.files;
     assert_eq!(files, &[folder.join("tests/some.env"), folder.join("no.headers")]);
     let literal = Config::parse(Path::new("m.json"), text, &around.literal()).unwrap();
     assert_eq!(literal.problems, [], "that is for whoever uses it");
@@ -387,7 +387,8 @@ fn an_entry_is_a_server_to_connect_to() {
     let text = r#"{"servers": {"a": {"command": "c"}, "b": {"url": "http://h/mcp?key=${TOKEN}"}}}"#;
     let config = read("m.json", text);
     let fetch = Fetch::new(FetchOptions::default()).unwrap();
-    let names = config.servers.iter().map(|entry| entry.server(Vec::new(), fetch.clone()).name());
+    let names =
+        config.servers.iter().map(|entry| entry.plan.server(Vec::new(), fetch.clone()).name());
     assert_eq!(names.collect::<Vec<_>>(), ["a", "h/mcp"]);
 }
 

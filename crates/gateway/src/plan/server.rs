@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::roster::ListKind;
 use switchboard_net::secret::{LONG, SHORT, is_secret_name, words};
@@ -16,7 +16,7 @@ use switchboard_net::upstream::{ServerTarget, Target};
 use super::Plan;
 use crate::catalog;
 use crate::config::{Edit, Process, Sleep};
-use crate::credential::{CredentialSource, Credentials, replace};
+use crate::credential::{CredentialSource, Credentials};
 use crate::glob::NameFilter;
 
 /// How to reach a server, how to treat it, and what of it clients see.
@@ -84,18 +84,11 @@ impl ServerPlan {
     }
 
     /// The server, to connect to. `environment` is ours, of which a command gets
-    /// what it may have; `more` are headers that join or replace those of the
-    /// file: what [`Credentials::merge`] gives.
-    pub fn server(
-        &self,
-        environment: Vec<(OsString, OsString)>,
-        fetch: Fetch,
-        more: &HeaderMap,
-    ) -> ServerTarget {
+    /// what it may have; `fetch` is how URLs are reached.
+    pub fn server(&self, environment: Vec<(OsString, OsString)>, fetch: Fetch) -> ServerTarget {
         match self.target.clone() {
             Target::Command(command) => ServerTarget::command(command, environment),
-            Target::Url { url, strategy, mut headers } => {
-                replace(&mut headers, more);
+            Target::Url { url, strategy, headers } => {
                 let server = ServerTarget::url(url, strategy, headers.clone(), fetch);
                 if self.credentials.is_static() {
                     return server;
@@ -177,14 +170,6 @@ impl ServerPlan {
         match &self.target {
             Target::Command(_) => &[],
             Target::Url { .. } => &self.credentials.pass,
-        }
-    }
-
-    /// The headers that the file spells out.
-    pub fn headers(&self) -> HeaderMap {
-        match &self.target {
-            Target::Command(_) => HeaderMap::new(),
-            Target::Url { headers, .. } => headers.clone(),
         }
     }
 

@@ -19,7 +19,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::{method, project};
 
-use super::{ClientRequest, Front};
+use super::{Front, FrontRequest};
 use crate::catalog::{BadCursor, Catalog, ListPage, PAGE};
 use crate::monitor::WHOLE;
 use crate::{lock, merge, write};
@@ -89,7 +89,7 @@ impl Front {
     }
 
     /// A page of a list, as soon as it is known or a moment has passed.
-    pub(super) fn list(self: &Arc<Self>, request: ClientRequest, kind: ListKind) -> PendingWork {
+    pub(super) fn list(self: &Arc<Self>, request: FrontRequest, kind: ListKind) -> PendingWork {
         for server in self.members().iter() {
             self.want(server);
         }
@@ -222,7 +222,7 @@ pub(super) fn sign(result: &mut Value) {
 
 impl Front {
     /// `initialize`: answered here, and repeated to each server that is called (GW-41).
-    pub(super) fn initialize(self: &Arc<Self>, request: ClientRequest) -> PendingWork {
+    pub(super) fn initialize(self: &Arc<Self>, request: FrontRequest) -> PendingWork {
         if request.message.protocol_version().is_none() {
             let what = "params.protocolVersion must be a string".to_owned();
             return request.finish(Refusal::BadParams { what });
@@ -247,7 +247,7 @@ impl Front {
     }
 
     /// `server/discover`.
-    pub(super) fn discover(self: &Arc<Self>, request: ClientRequest) -> PendingWork {
+    pub(super) fn discover(self: &Arc<Self>, request: FrontRequest) -> PendingWork {
         self.once_settled(move |front| {
             let result = json!({
                 "supportedVersions": Revision::names(Era::Modern),

@@ -27,7 +27,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
 use super::list::tell;
-use super::{ClientRequest, Front, list};
+use super::{Front, FrontRequest, list};
 use crate::lock;
 
 /// Resources, or tasks, in one listen.
@@ -120,8 +120,8 @@ impl WantedNotifications {
 
 impl Front {
     /// Says what is honoured, and goes on until dropped (SUB-1, SUB-3).
-    pub(super) fn listen(self: &Arc<Self>, request: &ClientRequest) -> PendingWork {
-        let ClientRequest { client, call, message, .. } = request;
+    pub(super) fn listen(self: &Arc<Self>, request: &FrontRequest) -> PendingWork {
+        let FrontRequest { client, call, message, .. } = request;
         let mut wanted = match WantedNotifications::read(message) {
             Ok(wanted) => wanted,
             Err(why) => return request.finish(why),

@@ -20,7 +20,7 @@ use switchboard_proto::server::legacy::Phase;
 use super::list::tell;
 use super::reply::AnswerChange;
 use super::visibility::{self, Visibility, watched};
-use super::{ClientRequest, Front};
+use super::{Front, FrontRequest};
 use crate::catalog::Nowhere;
 use crate::fleet::RunningServer;
 use crate::glob::NameFilter;
@@ -91,7 +91,7 @@ impl Front {
     pub(super) fn open_at_one(
         self: &Arc<Self>,
         name: &Arc<str>,
-        request: ClientRequest,
+        request: FrontRequest,
     ) -> PendingWork {
         let must_learn = |it: &Arc<RunningServer>| {
             self.fleet.must_learn(&request.client, &it.plan, &request.message)
@@ -110,11 +110,7 @@ impl Front {
         })
     }
 
-    fn to_only_server(
-        self: &Arc<Self>,
-        name: &Arc<str>,
-        mut request: ClientRequest,
-    ) -> PendingWork {
+    fn to_only_server(self: &Arc<Self>, name: &Arc<str>, mut request: FrontRequest) -> PendingWork {
         let Some(running) = self.running(name) else { return request.finish(Failure::CLOSED) };
         let visibility = Visibility::new(&running.plan, &self.grant);
         let mut change = AnswerChange::Plain;

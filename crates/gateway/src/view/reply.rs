@@ -32,7 +32,7 @@ use switchboard_proto::revision::Era;
 
 use super::session::ClientSession;
 use super::visibility::Visibility;
-use super::{ClientRequest, Front};
+use super::{Front, FrontRequest};
 use crate::catalog::Nowhere;
 use crate::fleet::Fleet;
 use crate::lock;
@@ -246,7 +246,7 @@ fn declares(request: &Message) -> bool {
 
 impl Front {
     /// A request about tasks: to the server whose they are.
-    pub(super) fn open_task(self: &Arc<Self>, request: ClientRequest) -> PendingWork {
+    pub(super) fn open_task(self: &Arc<Self>, request: FrontRequest) -> PendingWork {
         let (client, message) = (&request.client, &request.message);
         let is_known = match (message.method(), client.era()) {
             (method::TASK_RESULT | method::LIST_TASKS, era) => era == Era::Legacy,
@@ -274,7 +274,7 @@ impl Front {
         };
         match self.running(&server) {
             Some(running) => {
-                self.to_server(ClientRequest { message, ..request }, &server, &running, change)
+                self.to_server(FrontRequest { message, ..request }, &server, &running, change)
             }
             None => request.finish(Failure::CLOSED),
         }

@@ -32,7 +32,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
 use super::reply::{AnswerChange, PathContext, Questions, ServerReply};
-use super::{ClientRequest, Front};
+use super::{Front, FrontRequest};
 use crate::fleet::{RunningServer, RunningServers};
 use crate::lock;
 
@@ -182,7 +182,7 @@ impl ClientSession {
 
 impl Front {
     /// `logging/setLevel`: for every server that the client has called or will call.
-    pub(super) fn set_level(&self, request: &ClientRequest) -> PendingWork {
+    pub(super) fn set_level(&self, request: &FrontRequest) -> PendingWork {
         let level = request.message.log_level();
         let is_known = level.as_deref().is_some_and(|name| Level::parse(name).is_some());
         let session = self.session(&request.client).filter(|_| is_known);
@@ -227,7 +227,7 @@ pub(super) struct ServerLink {
 pub(super) enum LinkStage {
     New,
     /// What waits here must find the server there.
-    Greeting(Vec<ClientRequest>, Arc<RunningServer>),
+    Greeting(Vec<FrontRequest>, Arc<RunningServer>),
     Greeted,
 }
 
@@ -252,7 +252,7 @@ impl ServerLink {
     pub(super) fn open(
         self: &Arc<Self>,
         running: &Arc<RunningServer>,
-        request: ClientRequest,
+        request: FrontRequest,
         change: AnswerChange,
     ) -> PendingWork {
         request.call.set_rewrite(Arc::new(self.reply(change)));
@@ -341,7 +341,7 @@ impl ServerLink {
             works.append(self.set_level(&level));
         }
         let mut watched = self.watched();
-        for ClientRequest { message, .. } in &waiting {
+        for FrontRequest { message, .. } in &waiting {
             if let (method::SUBSCRIBE, Some(uri)) = (message.method(), message.uri()) {
                 // It watches by itself.
                 watched.remove(&*uri);

@@ -9,7 +9,7 @@ use switchboard_net::roster::ListKind;
 use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::revision::Era;
 
-use super::{ClientRequest, Front, list};
+use super::{Front, FrontRequest, list};
 use crate::catalog::Catalog;
 
 /// Finds tools.
@@ -38,16 +38,16 @@ impl Front {
     /// have seen the two tools before there were so few that all are shown.
     pub(super) fn search(
         self: &Arc<Self>,
-        request: ClientRequest,
+        request: FrontRequest,
         catalog: &Catalog,
-    ) -> Result<ClientRequest, PendingWork> {
+    ) -> Result<FrontRequest, PendingWork> {
         let name = request.message.name().unwrap_or_default().into_owned();
         match &*name {
             _ if !self.is_searched(catalog) && catalog.tool(&name).is_some() => Ok(request),
             FIND => Err(self.find_tools(request)),
             CALL => match unwrapped(&request.message) {
                 // The client saw no arguments to repeat as headers.
-                Some(message) => Ok(ClientRequest { message, header_params: None, ..request }),
+                Some(message) => Ok(FrontRequest { message, header_params: None, ..request }),
                 None => Err(finish(&request, failed("arguments.name must be a string"))),
             },
             _ => Ok(request),
@@ -104,7 +104,7 @@ impl Front {
     }
 
     /// `find_tools`, once every server is known or has had its moment.
-    fn find_tools(self: &Arc<Self>, request: ClientRequest) -> PendingWork {
+    fn find_tools(self: &Arc<Self>, request: FrontRequest) -> PendingWork {
         self.once_settled(move |front| {
             let argument = |name| request.message.inside(Member::Arguments, &[name]);
             let query = argument("query").and_then(Part::as_string);
@@ -118,7 +118,7 @@ impl Front {
     }
 }
 
-fn finish(request: &ClientRequest, mut result: Value) -> PendingWork {
+fn finish(request: &FrontRequest, mut result: Value) -> PendingWork {
     if request.client.era() == Era::Modern {
         list::sign(&mut result);
     }

@@ -27,7 +27,7 @@ use switchboard_proto::refusal::Refusal;
 
 use super::list::tell;
 use super::people::Person;
-use super::{ClientRequest, Front};
+use super::{Front, FrontRequest};
 use crate::catalog::{Catalog, Owned, TemplatePattern, named_by};
 use crate::fleet::Fleet;
 use crate::glob::{NameFilter, fits};
@@ -151,7 +151,7 @@ impl Front {
     pub(super) fn route_later(
         self: &Arc<Self>,
         person: &Arc<Person>,
-        request: ClientRequest,
+        request: FrontRequest,
     ) -> PendingWork {
         #[cfg(test)]
         lock(&self.late).push(request.call.clone());

@@ -89,6 +89,6 @@ fn keys_in_snake_case_mean_the_same() {
                 exclude_tools = [\"get_x\"]\nworking_directory = \"/\"\n";
     let config = Config::parse(Path::new("m.toml"), text, &Surroundings::default()).unwrap();
     assert_eq!(config.problems, []);
-    let tools = &config.servers[0].tools;
+    let tools = &config.servers[0].plan.tools;
     assert!(tools.lets("get_a") && !tools.lets("get_x") && !tools.lets("put"), "{tools:?}");
 }
