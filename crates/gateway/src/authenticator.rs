@@ -25,7 +25,7 @@ use switchboard_net::access::{AuthDenial, Authenticate};
 use switchboard_net::access::{Standing, Who};
 use switchboard_proto::refusal::Refusal;
 
-use crate::policy::{Access, Busy, Denied, Grant, KeyHash, Meter, Principal};
+use crate::policy::{Access, Denied, Grant, KeyHash, Meter, Principal};
 use crate::{lock, read, write};
 
 /// Where everything is that a gateway serves.
@@ -83,9 +83,9 @@ impl Entrance {
     fn lets(&self, who: &Principal) -> bool {
         match self {
             Self::All => true,
-            Self::Group(name) => who.may_enter(name),
+            Self::Group(name) => who.grant.has_group(name),
             Self::Pages => who.grant.is_open(),
-            Self::Server(name) => who.may_use(name),
+            Self::Server(name) => who.grant.has_server(name),
         }
     }
 
@@ -115,8 +115,7 @@ impl Authenticator {
     /// not in it opens nothing, and what was open by it is closed.
     pub fn replace(&self, access: Access) {
         let mut table = write(&self.table);
-        let next = Arc::new(table.next(access));
-        *table = next;
+        *table = Arc::new(table.next(access));
         drop(table);
         let hear: Vec<_> = lock(&self.hear).iter().filter_map(Weak::upgrade).collect();
         for hear in hear {
@@ -145,7 +144,8 @@ impl Authenticator {
     }
 
     /// How many sessions and listens are open, of all together.
-    pub fn sessions(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn sessions(&self) -> usize {
         self.sessions.taken.load(Ordering::Relaxed)
     }
 
@@ -160,7 +160,8 @@ impl Authenticator {
     }
 
     /// How many sessions and calls each has open, by name.
-    pub fn counts(&self) -> Vec<(Arc<str>, usize, usize)> {
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> Vec<(Arc<str>, usize, usize)> {
         let table = self.table();
         let counts = table.users.iter().map(|(name, user)| {
             let sessions = user.sessions.load(Ordering::Relaxed);
@@ -194,10 +195,9 @@ impl KeyTable {
         }
         let stays =
             |user: &Arc<Usage>| next.users.get(&user.name).is_some_and(|it| Arc::ptr_eq(it, user));
-        self.users
-            .values()
-            .filter(|user| !stays(user))
-            .for_each(|user| user.is_gone.store(true, Ordering::SeqCst));
+        for user in self.users.values().filter(|user| !stays(user)) {
+            user.is_gone.store(true, Ordering::SeqCst);
+        }
         next.access = access;
         next
     }
@@ -303,8 +303,7 @@ impl Usage {
     /// Other rules hold from here on.
     fn change(&self, principal: &Arc<Principal>) {
         lock(&self.meter).adjust(principal.rate, principal.calls);
-        let mut current = write(&self.principal);
-        *current = Arc::clone(principal);
+        *write(&self.principal) = Arc::clone(principal);
     }
 }
 
@@ -317,20 +316,13 @@ struct PresentUser {
     room: Arc<SessionRoom>,
 }
 
-fn refusal(busy: Busy) -> Refusal {
-    match busy {
-        Busy::Rate { wait } => Refusal::TooOften { wait },
-        Busy::Calls(_) => Refusal::TooManyCalls,
-    }
-}
-
 impl Standing for PresentUser {
     fn begin_call(&self, now: Instant) -> Result<(), Refusal> {
-        lock(&self.user.meter).enter(now).map_err(refusal)
+        lock(&self.user.meter).enter(now)
     }
 
     fn count_notification(&self, now: Instant) -> Result<(), Refusal> {
-        lock(&self.user.meter).pay(now).map_err(refusal)
+        lock(&self.user.meter).pay(now)
     }
 
     fn end_call(&self) {

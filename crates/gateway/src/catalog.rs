@@ -43,7 +43,7 @@ pub struct Catalog {
     /// The tools that want arguments repeated as headers.
     annotated: HashMap<String, Arc<[Annotation]>>,
     /// Made by the first search.
-    seek: OnceLock<ToolIndex>,
+    seek: OnceLock<Index>,
     bytes: usize,
 }
 
@@ -92,14 +92,15 @@ struct ListedItem {
 impl Catalog {
     /// What these are together. The order of the servers is that of their names,
     /// and each has its own within.
-    pub fn new<'p>(
+    pub fn new(
         mut definitions: Vec<Definition>,
-        plan: impl Fn(&str) -> Option<&'p ServerPlan>,
+        plan: impl Fn(&str) -> Option<Arc<ServerPlan>>,
     ) -> Self {
         definitions.sort_by(|one, other| one.server.cmp(&other.server));
         let mut catalog = Self::default();
         for definition in definitions {
-            if let Some(shaped) = shape_definition(plan(&definition.server), &definition) {
+            let shaped = plan(&definition.server).and_then(|it| shape_definition(&it, &definition));
+            if let Some(shaped) = shaped {
                 catalog.add(&definition.server, definition.kind, shaped);
             }
         }
@@ -108,7 +109,11 @@ impl Catalog {
 
     #[cfg(test)]
     pub(crate) fn plain(definitions: Vec<Definition>) -> Self {
-        Self::new(definitions, |_| None)
+        use switchboard_net::stdio::child::Command;
+        use switchboard_net::upstream::Target;
+
+        let target = Target::Command(Command::new("true"));
+        Self::new(definitions, |name| Some(ServerPlan::new(name, target.clone()).into()))
     }
 
     fn add(&mut self, server: &Arc<str>, kind: ListKind, shaped: ListedDefinition) {
@@ -254,19 +259,9 @@ fn named(
 }
 
 /// A definition as clients are to see it; none if they are not.
-fn shape_definition(
-    plan: Option<&ServerPlan>,
-    definition: &Definition,
-) -> Option<ListedDefinition> {
+fn shape_definition(plan: &ServerPlan, definition: &Definition) -> Option<ListedDefinition> {
     let own = definition.name().into_owned();
     let text = definition.text.clone();
-    let Some(plan) = plan else {
-        return Some(ListedDefinition {
-            offered: offered_name(&definition.server, &own),
-            own,
-            text,
-        });
-    };
     if !plan.filter(definition.kind).lets(&own) {
         return None;
     }
@@ -332,46 +327,26 @@ impl Catalog {
     }
 }
 
-/// An index of the tools, and where in the list each is.
-#[derive(Debug)]
-struct ToolIndex {
-    index: Index,
-    places: HashMap<String, usize>,
-}
-
 impl Catalog {
     /// The tools that fit `question` best, as they are listed; `limit` at most.
     pub fn find(&self, question: &str, limit: usize) -> Vec<Bytes> {
         let list = &self.lists[ListKind::Tools as usize];
-        let seek = self.seek.get_or_init(|| self.index());
-        let found = seek.index.find(question, limit);
-        let places = found.iter().filter_map(|found| seek.places.get(found.name));
-        places.filter_map(|place| list.get(*place)).map(|item| item.text.clone()).collect()
+        let index = self.seek.get_or_init(|| Index::new(list.iter().map(searched)));
+        index.find(question, limit).into_iter().map(|place| list[place].text.clone()).collect()
     }
+}
 
-    fn index(&self) -> ToolIndex {
-        let list = &self.lists[ListKind::Tools as usize];
-        let value = |text| Part::new(text).value().unwrap_or_default();
-        let tools: Vec<Value> = list.iter().map(|item| value(&item.text)).collect();
-        let names = |tool: &Value| -> Vec<String> {
-            let properties = tool["inputSchema"]["properties"].as_object();
-            properties.into_iter().flatten().map(|(name, _)| name.clone()).collect()
-        };
-        let arguments: Vec<_> = tools.iter().map(names).collect();
-        let arguments: Vec<Vec<&str>> =
-            arguments.iter().map(|names| names.iter().map(String::as_str).collect()).collect();
-        let documents =
-            tools.iter().zip(&arguments).zip(list).map(|((tool, arguments), item)| Document {
-                name: tool["name"].as_str().unwrap_or_default(),
-                title: tool["title"].as_str().unwrap_or_default(),
-                description: tool["description"].as_str().unwrap_or_default(),
-                arguments,
-                server: &item.server,
-            });
-        let index = Index::new(documents);
-        let name = |tool: &Value| tool["name"].as_str().unwrap_or_default().to_owned();
-        let places = tools.iter().enumerate().map(|(place, tool)| (name(tool), place)).collect();
-        ToolIndex { index, places }
+/// What is searched of a tool.
+fn searched(item: &ListedItem) -> Document {
+    let tool = Part::new(&item.text).value().unwrap_or_default();
+    let text = |member: &str| tool[member].as_str().unwrap_or_default().to_owned();
+    let arguments = tool["inputSchema"]["properties"].as_object().into_iter().flat_map(Map::keys);
+    Document {
+        name: text("name"),
+        title: text("title"),
+        description: text("description"),
+        arguments: arguments.map(String::as_str).collect::<Vec<_>>().join(" "),
+        server: item.server.to_string(),
     }
 }
 

@@ -176,7 +176,8 @@ impl Config {
     }
 
     /// The mistakes; what is left are notes.
-    pub fn errors(&self) -> impl Iterator<Item = &Problem> {
+    #[cfg(test)]
+    pub(crate) fn errors(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| problem.weight == Weight::Error)
     }
 }

@@ -30,7 +30,7 @@ use switchboard_net::connection::ClientConnection;
 use switchboard_net::roster::{
     AddError, Cache, ListKind, Roster, RosterOptions, ServerPhase, ServerState,
 };
-use switchboard_net::upstream::{ClientIdentity, ServerTarget, Traffic};
+use switchboard_net::upstream::{ClientIdentity, ServerTarget};
 use switchboard_net::{Either, race};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::limits::Limits;
@@ -38,7 +38,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::monitor::{CallMonitor, Peer};
+use crate::monitor::CallMonitor;
 use crate::plan::{Plan, Process, ServerPlan, ToolSearch};
 use crate::view::{GatewayTasks, People, PersonBounds};
 use crate::{lock, read, write};
@@ -99,23 +99,6 @@ pub struct FleetOptions {
     pub people: PersonBounds,
 }
 
-/// How much goes on at a server, just now and so far.
-#[derive(Clone, Debug)]
-pub struct Gauges {
-    /// Its name.
-    pub server: Arc<str>,
-    /// Calls that are open there.
-    pub calls: usize,
-    /// Calls that wait for it, or for their turn there.
-    pub queued: usize,
-    /// Messages that wait to be written to it.
-    pub unsent: usize,
-    /// Connections to it for calls of clients.
-    pub connections: usize,
-    /// What was counted since it is there.
-    pub traffic: Arc<Traffic>,
-}
-
 impl Fleet {
     /// Starts to connect every server of `plan`; `server` says how each is reached.
     pub fn start(
@@ -143,10 +126,7 @@ impl Fleet {
             knows_people: AtomicBool::new(false),
             people,
         });
-        let known = Arc::downgrade(&fleet);
-        fleet.monitor().ask(move |server, tool| {
-            known.upgrade().is_some_and(|fleet| fleet.has_tool(server, tool))
-        });
+        fleet.monitor().know(&fleet);
         fleet.change(plan)?;
         Ok(fleet)
     }
@@ -190,11 +170,6 @@ impl Fleet {
         if self.options.is_stdio { "pipe" } else { "tcp" }
     }
 
-    /// Where a server is.
-    pub(crate) fn server(&self, name: &str) -> Option<ServerTarget> {
-        self.running(name).map(|running| running.bridge.server().clone())
-    }
-
     /// How each server stands, by name.
     pub fn states(&self) -> Vec<(Arc<str>, ServerState)> {
         self.roster.servers()
@@ -225,24 +200,11 @@ impl Fleet {
     }
 
     /// Whether a server is known to have a tool of this name.
-    fn has_tool(&self, server: &str, tool: &str) -> bool {
+    pub(crate) fn has_tool(&self, server: &str, tool: &str) -> bool {
         let tools = self.roster.definitions(ListKind::Tools);
         let mut tools = tools.iter().filter(|it| &*it.server == server);
         tools.any(|it| it.name() == tool)
             || self.knows_people() && self.people.has_tool(server, tool)
-    }
-
-    /// What there is to count about each server, by name.
-    pub fn gauges(&self) -> Vec<Gauges> {
-        let gauges = |(name, running): (&Arc<str>, &Arc<RunningServer>)| Gauges {
-            server: Arc::clone(name),
-            calls: running.bridge.calls(),
-            queued: running.bridge.queued(),
-            unsent: running.bridge.unsent(),
-            connections: running.bridge.connections(),
-            traffic: Arc::clone(running.bridge.server().traffic()),
-        };
-        self.running_servers().iter().map(gauges).collect()
     }
 
     /// Ends every connection, and waits for the end of each.
@@ -365,7 +327,6 @@ impl Fleet {
         replaces: bool,
     ) -> Result<RunningServer, AddError> {
         let server = (self.reach)(plan).discreet();
-        self.monitor().meet(name, Peer::new(&server));
         let (limits, bounds) = (Arc::new(bounded(plan, limits)), (plan.calls, plan.start));
         let bridge = Bridge::guarding(server, children(plan.process), limits, bounds);
         // A process that all share is not started once more for its lists.

@@ -6,13 +6,14 @@
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
+use switchboard_net::bridge::Bridge;
 use switchboard_net::http::body::HttpCounters;
 use switchboard_net::http::site::Site;
 use switchboard_net::http::site::Sites;
 use switchboard_net::platform;
 use switchboard_net::upstream::Traffic;
 
-use crate::fleet::{Fleet, Gauges};
+use crate::fleet::Fleet;
 use crate::monitor::{BUCKETS, CallMonitor, CallResult, Series};
 
 /// What a family of samples is.
@@ -219,11 +220,11 @@ const CLIENTS: [MetricFamily<HttpCounters, u64>; 4] = [
 ];
 
 #[rustfmt::skip]
-const GAUGES: [MetricFamily<Gauges, usize>; 4] = [
-    row("switchboard_server_open_calls", MetricKind::Gauge, "Calls that are open at a server.", |it| it.calls),
-    row("switchboard_server_queued_calls", MetricKind::Gauge, "Calls that wait for a server, or for their turn there.", |it| it.queued),
-    row("switchboard_server_unsent_messages", MetricKind::Gauge, "Messages that wait to be written to a server.", |it| it.unsent),
-    row("switchboard_server_connections", MetricKind::Gauge, "Connections to a server for calls of clients.", |it| it.connections),
+const GAUGES: [MetricFamily<Bridge, usize>; 4] = [
+    row("switchboard_server_open_calls", MetricKind::Gauge, "Calls that are open at a server.", Bridge::calls),
+    row("switchboard_server_queued_calls", MetricKind::Gauge, "Calls that wait for a server, or for their turn there.", Bridge::queued),
+    row("switchboard_server_unsent_messages", MetricKind::Gauge, "Messages that wait to be written to a server.", Bridge::unsent),
+    row("switchboard_server_connections", MetricKind::Gauge, "Connections to a server for calls of clients.", Bridge::connections),
 ];
 
 #[rustfmt::skip]
@@ -240,21 +241,20 @@ const TRAFFIC: [MetricFamily<Traffic, u64>; 7] = [
 fn servers(text: &mut MetricsText, fleet: &Fleet) {
     text.family("switchboard_server_up", MetricKind::Gauge, "Whether a server is ready.");
     for (server, state) in fleet.states() {
-        let is_there = state.is_up();
-        let is_up = u8::from(is_there || fleet.is_open_to_people(&server, &state));
+        let is_up = u8::from(state.is_up() || fleet.is_open_to_people(&server, &state));
         text.sample("switchboard_server_up", &[("server", &server)], is_up);
     }
-    let all = fleet.gauges();
+    let all = fleet.running_servers();
     for MetricFamily { name, kind, help, of } in GAUGES {
         text.family(name, kind, help);
-        for gauges in &all {
-            text.sample(name, &[("server", &gauges.server)], of(gauges));
+        for (server, running) in all.iter() {
+            text.sample(name, &[("server", server)], of(&running.bridge));
         }
     }
     for MetricFamily { name, kind, help, of } in TRAFFIC {
         text.family(name, kind, help);
-        for gauges in &all {
-            text.sample(name, &[("server", &gauges.server)], of(&gauges.traffic));
+        for (server, running) in all.iter() {
+            text.sample(name, &[("server", server)], of(running.bridge.server().traffic()));
         }
     }
 }

@@ -13,21 +13,22 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use switchboard_net::call::{Call, CallObserver};
 use switchboard_net::connection::ClientConnection;
-use switchboard_net::upstream::{ServerTarget, Target};
+use switchboard_net::upstream::Target;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::trace::{PARENT, Parent, STATE, members, with};
 
+use crate::fleet::Fleet;
 use crate::policy;
 use crate::span::{Sampler, Span, SpanKind, Spans};
 use crate::{read, write};
-use own_tools::{Recent, Trace};
+use own_tools::Recent;
 
 pub(crate) use crate::span::Ids;
 pub(crate) use own_tools::{OwnTool, WHOLE, list_request, trace};
@@ -69,18 +70,16 @@ pub struct CallMonitor {
     recent: Recent,
     ids: Ids,
     spans: OnceLock<(Spans, Sampler)>,
-    /// Where each server is.
-    peers: RwLock<HashMap<Box<str>, Peer>>,
-    /// Whether a server has a tool, as far as is known.
-    is_there: OnceLock<IsThere>,
+    /// Knows where each server is, and what it has.
+    fleet: OnceLock<Weak<Fleet>>,
     began: Instant,
 }
 
-type IsThere = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
-
 /// What is seen of a call that is not answered yet.
-#[derive(Clone, Debug)]
 struct ObservedCall {
+    monitor: Arc<CallMonitor>,
+    /// The gateway's own tools are among those of its list.
+    has_tools: bool,
     method: Box<str>,
     /// The tool, prompt or resource, as the client calls it.
     offered: Option<Box<str>>,
@@ -111,8 +110,7 @@ impl Default for CallMonitor {
             recent: Recent::default(),
             ids: Ids::new(),
             spans: OnceLock::new(),
-            peers: RwLock::default(),
-            is_there: OnceLock::new(),
+            fleet: OnceLock::new(),
             began: Instant::now(),
         }
     }
@@ -124,17 +122,13 @@ impl CallMonitor {
         _ = self.spans.set((spans, sampler));
     }
 
-    /// Asks this whether a server has a tool, of those that it did not count yet. Once only.
-    pub fn ask(&self, is_there: impl Fn(&str, &str) -> bool + Send + Sync + 'static) {
-        _ = self.is_there.set(Box::new(is_there));
+    /// Asks this fleet where servers are, and whether they have a tool. Once only.
+    pub(crate) fn know(&self, fleet: &Arc<Fleet>) {
+        _ = self.fleet.set(Arc::downgrade(fleet));
     }
 
-    /// Says where a server is.
-    pub fn meet(&self, server: &str, peer: Peer) {
-        let mut peers = write(&self.peers);
-        if peers.len() < MAX_PEERS || peers.contains_key(server) {
-            peers.insert(server.into(), peer);
-        }
+    fn fleet(&self) -> Option<Arc<Fleet>> {
+        self.fleet.get().and_then(Weak::upgrade)
     }
 
     /// Whether fronts have tools of ours: `get_tool_manifest` and `get_trace_by_id`.
@@ -191,7 +185,9 @@ impl CallMonitor {
             let members = members(request);
             members.into_iter().find(|(key, _)| *key == STATE).map(|(_, text)| text.into())
         });
-        let seen = ObservedCall {
+        call.set_observer(Box::new(ObservedCall {
+            monitor: Arc::clone(self),
+            has_tools: self.has_tools(only),
             method: short_name(request.method()).into(),
             offered: call_subject(request).map(Into::into),
             target: None,
@@ -206,9 +202,7 @@ impl CallMonitor {
             onward: None,
             is_sampled,
             transport,
-        };
-        let (monitor, has_tools) = (Arc::clone(self), self.has_tools(only));
-        call.set_observer(Box::new(Observer { monitor, call: seen, has_tools }));
+        }));
     }
 }
 
@@ -218,31 +212,22 @@ impl fmt::Debug for CallMonitor {
     }
 }
 
-/// Sees one call.
-struct Observer {
-    monitor: Arc<CallMonitor>,
-    call: ObservedCall,
-    /// The gateway's own tools are among those of its list.
-    has_tools: bool,
-}
-
-impl Drop for Observer {
+impl Drop for ObservedCall {
     fn drop(&mut self) {
         self.monitor.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl CallObserver for Observer {
+impl CallObserver for ObservedCall {
     fn forward(&mut self, server: &Arc<str>, request: Message) -> Message {
-        let (call, monitor) = (&mut self.call, &self.monitor);
-        call.server = Some(Arc::clone(server));
-        call.target = call_subject(&request).map(Into::into);
-        if monitor.spans.get().is_none() {
+        self.server = Some(Arc::clone(server));
+        self.target = call_subject(&request).map(Into::into);
+        if self.monitor.spans.get().is_none() {
             return request;
         }
-        let span = monitor.ids.span();
-        call.onward = Some((span, SystemTime::now()));
-        let parent = Parent { trace: call.trace, span, flags: u8::from(call.is_sampled) };
+        let span = self.monitor.ids.span();
+        self.onward = Some((span, SystemTime::now()));
+        let parent = Parent { trace: self.trace, span, flags: u8::from(self.is_sampled) };
         with(&request, &[(PARENT, parent.to_string())])
     }
 
@@ -251,16 +236,36 @@ impl CallObserver for Observer {
         client: &ClientConnection,
         answer: Option<&Message>,
     ) -> Option<Message> {
-        let call = &self.call;
-        self.monitor.close(client, call, answer);
+        let is_tool = &*self.method == method::CALL_TOOL;
+        let outcome = match answer {
+            None => CallResult::Cancelled,
+            Some(answer) if answer.kind() == Kind::Error => CallResult::Error,
+            Some(answer) if is_tool && answer.is_tool_error() => CallResult::ToolError,
+            Some(_) => CallResult::Ok,
+        };
+        let (code, took) = (answer.and_then(Message::error_code), self.since.elapsed());
+        let end = CallEnd { outcome, code, took };
+        let CallMonitor { counts, recent, .. } = &*self.monitor;
+        counts.request(&self.method, outcome, took);
+        if let (Some(server), Some(tool), true) = (&self.server, &self.target, is_tool) {
+            // That a call went well proves nothing: some servers answer to any name.
+            let is_there = || self.monitor.fleet().is_some_and(|it| it.has_tool(server, tool));
+            counts.tool(server, tool, (outcome, took), is_there);
+        }
+        log(client, &self, &end);
+        if is_tool {
+            recent.add(client, &self, &end);
+        }
+        if self.is_sampled {
+            self.send_spans(client, &end);
+        }
         let answer = answer.filter(|it| self.has_tools && it.kind() == Kind::Result)?;
-        let ours = call.offered.as_deref().and_then(OwnTool::named);
-        match (&*call.method, ours) {
+        match (&*self.method, self.offered.as_deref().and_then(OwnTool::named)) {
             (method::LIST_TOOLS, _) => own_tools::listed(answer),
             (method::CALL_TOOL, Some(OwnTool::Manifest)) => {
                 Some(own_tools::manifest(answer, client.era()))
             }
-            (method::CALL_TOOL, _) => own_tools::told(answer, call.trace),
+            (method::CALL_TOOL, _) => own_tools::told(answer, self.trace),
             _ => None,
         }
     }
@@ -274,75 +279,53 @@ struct CallEnd {
     took: Duration,
 }
 
-impl CallMonitor {
-    /// A call was answered, or given up if there is no answer.
-    fn close(&self, client: &ClientConnection, call: &ObservedCall, answer: Option<&Message>) {
-        let is_tool = &*call.method == method::CALL_TOOL;
-        let outcome = match answer {
-            None => CallResult::Cancelled,
-            Some(answer) if answer.kind() == Kind::Error => CallResult::Error,
-            Some(answer) if is_tool && answer.is_tool_error() => CallResult::ToolError,
-            Some(_) => CallResult::Ok,
-        };
-        let code = answer.and_then(Message::error_code);
-        let end = CallEnd { outcome, code, took: call.since.elapsed() };
-        self.counts.request(&call.method, outcome, end.took);
-        if let (Some(server), Some(tool), true) = (&call.server, &call.target, is_tool) {
-            // That a call went well proves nothing: some servers answer to any name.
-            let is_there = || self.is_there.get().is_some_and(|is_there| is_there(server, tool));
-            self.counts.tool(server, tool, (outcome, end.took), is_there);
-        }
-        log(client, call, &end);
-        if is_tool {
-            self.recent.add(client, || Trace::new(call, outcome, code, end.took));
-        }
-        if call.is_sampled {
-            self.send_spans(client, call, &end);
-        }
-    }
-
+impl ObservedCall {
     /// Our span for the client, and the one towards the server.
-    fn send_spans(&self, client: &ClientConnection, call: &ObservedCall, end: &CallEnd) {
-        let Some((spans, _)) = self.spans.get() else { return };
-        let until = call.at + end.took;
-        let mut attributes = said_of(call, call.offered.as_deref(), end);
-        attributes.push(("network.transport", call.transport.into()));
-        if let Some(id) = &call.id {
-            attributes.push(("jsonrpc.request.id", shown(id).into()));
-        }
-        if let Some(session) = client.session() {
-            attributes.push(("mcp.session.id", session.into()));
-        }
-        let whole = |id, parent, kind, offered: Option<&str>, from, attributes| Span {
-            trace: call.trace,
+    fn send_spans(&self, client: &ClientConnection, end: &CallEnd) {
+        let Some((spans, _)) = self.monitor.spans.get() else { return };
+        let until = self.at + end.took;
+        let whole = |id, parent, kind, subject: Option<&str>, from, attributes| Span {
+            trace: self.trace,
             id,
             parent,
-            state: call.state.clone(),
+            state: self.state.clone(),
             kind,
-            name: name(call, offered),
+            name: name(self, subject),
             from,
             until,
             attributes,
             is_error: end.is_error(),
         };
-        let offered = call.offered.as_deref();
-        spans.send(whole(call.span, call.parent, SpanKind::Server, offered, call.at, attributes));
-        if let (Some((id, from)), Some(server)) = (call.onward, &call.server) {
-            let mut attributes = said_of(call, call.target.as_deref(), end);
+        let offered = self.offered.as_deref();
+        let mut attributes = said_of(self, offered, end);
+        attributes.push(("network.transport", self.transport.into()));
+        attributes.extend(self.id.iter().map(|id| ("jsonrpc.request.id", shown(id).into())));
+        attributes.extend(client.session().map(|session| ("mcp.session.id", session.into())));
+        spans.send(whole(self.span, self.parent, SpanKind::Server, offered, self.at, attributes));
+        if let (Some((id, from)), Some(server)) = (self.onward, &self.server) {
+            let target = self.target.as_deref();
+            let mut attributes = said_of(self, target, end);
             attributes.push(("switchboard.server", (&**server).into()));
             attributes.extend(self.place_of(server));
-            let (parent, target) = (Some(call.span), call.target.as_deref());
-            spans.send(whole(id, parent, SpanKind::Client, target, from, attributes));
+            spans.send(whole(id, Some(self.span), SpanKind::Client, target, from, attributes));
         }
     }
 
+    /// Where a server is.
     fn place_of(&self, server: &str) -> Vec<(&'static str, Value)> {
-        let peers = read(&self.peers);
-        let Some(peer) = peers.get(server) else { return Vec::new() };
-        let mut attributes = vec![("network.transport", peer.transport.into())];
-        if let Some(host) = &peer.host {
-            attributes.push(("server.address", (&**host).into()));
-            attributes.extend(peer.port.map(|port| ("server.port", port.into())));
+        let fleet = self.monitor.fleet();
+        let bridges = fleet.map(|fleet| fleet.bridges(|name| name == server));
+        let Some(bridge) = bridges.as_ref().and_then(|bridges| bridges.first()) else {
+            return Vec::new();
+        };
+        let Target::Url { url, .. } = bridge.server().target() else {
+            return vec![("network.transport", "pipe".into())];
+        };
+        let mut attributes = vec![("network.transport", "tcp".into())];
+        if let Some(host) = url.host() {
+            let usual = if url.scheme_str() == Some("http") { 80 } else { 443 };
+            attributes.push(("server.address", host.into()));
+            attributes.push(("server.port", url.port_u16().unwrap_or(usual).into()));
         }
         attributes
     }
@@ -451,32 +434,6 @@ fn plain_uri(uri: &str) -> &str {
     let place = rest.trim_start_matches('/').split('/').next().unwrap_or_default();
     if place.contains('@') { scheme } else { uri }
 }
-
-/// Where a server is, as spans tell it.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Peer {
-    /// `pipe` or `tcp`.
-    pub transport: &'static str,
-    /// Its host, if it has one.
-    pub host: Option<Box<str>>,
-    /// The port there.
-    pub port: Option<u16>,
-}
-
-impl Peer {
-    /// Where this server is.
-    pub fn new(server: &ServerTarget) -> Self {
-        let Target::Url { url, .. } = server.target() else {
-            return Self { transport: "pipe", host: None, port: None };
-        };
-        let usual = if url.scheme_str() == Some("http") { 80 } else { 443 };
-        let port = url.port_u16().unwrap_or(usual);
-        Self { transport: "tcp", host: url.host().map(Into::into), port: Some(port) }
-    }
-}
-
-/// Servers whose places are known. Those that are beyond have none.
-const MAX_PEERS: usize = 1024;
 
 /// What stands for names that are none of ours.
 pub const OTHER: &str = "other";

@@ -155,7 +155,8 @@ impl Plan {
         if principal.grant.servers.is_some() && principal.grant.groups.is_none() {
             // A group that would show them nothing is not for them to know.
             let groups = self.groups.iter();
-            let groups = groups.filter(|(_, all)| all.iter().any(|name| principal.may_use(name)));
+            let groups =
+                groups.filter(|(_, all)| all.iter().any(|name| principal.grant.has_server(name)));
             principal.grant.groups = Some(groups.map(|(name, _)| name.clone()).collect());
         }
         principal
@@ -197,20 +198,9 @@ pub struct PlanChanges {
     pub adjusted: Vec<String>,
     /// Principals of the same name that may use something else now.
     pub regranted: Vec<String>,
-    /// Whether groups, keys, grants, search or tools of ours differ.
-    pub policy: bool,
-    /// Whether other web pages or names are let in, or other bounds kept.
-    pub bounds: bool,
     /// Whether the listener itself must be another, which a running gateway cannot
     /// do: its address, its connections, the heads that it reads.
     pub listen: bool,
-}
-
-impl PlanChanges {
-    /// Whether there is nothing to do.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 impl Plan {
@@ -224,11 +214,6 @@ impl Plan {
     /// What leads from `old` to this plan.
     pub fn diff(&self, old: &Self) -> PlanChanges {
         let mut changes = PlanChanges {
-            policy: self.groups != old.groups
-                || self.access != old.access
-                || self.search != old.search
-                || self.diagnostics != old.diagnostics,
-            bounds: self.listen != old.listen || self.bounds != old.bounds,
             listen: self.socket() != old.socket(),
             regranted: self.access.regranted(&old.access),
             ..PlanChanges::default()

@@ -13,6 +13,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ring::digest::{SHA256, digest};
 use switchboard_net::connection::ClientConnection;
+use switchboard_proto::refusal::Refusal;
 
 use crate::glob::{NameFilter, fits};
 
@@ -33,26 +34,6 @@ pub struct Principal {
     pub calls: Option<usize>,
     /// Sessions and listens they may have open at once.
     pub sessions: Option<usize>,
-}
-
-impl Principal {
-    /// Whether they may use a server at all: its prompts and resources, and the
-    /// tools that [`Principal::may_see`] lets through.
-    pub fn may_use(&self, server: &str) -> bool {
-        self.grant.has_server(server)
-    }
-
-    /// Whether a tool is in their lists, by the name its server gives it. No client may call
-    /// what it may not see.
-    pub fn may_see(&self, server: &str, tool: &str) -> bool {
-        self.may_use(server) && self.grant.has_tool(server, tool)
-    }
-
-    /// Whether they may use the endpoint of a group; it shows them the servers
-    /// of it that they may use.
-    pub fn may_enter(&self, group: &str) -> bool {
-        self.grant.has_group(group)
-    }
 }
 
 /// A principal, and the hash of the key that the client sent, if it sent one.
@@ -92,42 +73,31 @@ impl Access {
     pub fn identify(&self, headers: &HeaderMap) -> Result<Identified, Denied> {
         let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(bearer_token);
         let shown = headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes).chain(bearer);
-        let mut found = Err(Denied::NoKey);
+        let mut is_shown = false;
         for key in shown {
             let key = KeyHash::compute(key);
-            let known = self.by_key(&key).map(|principal| (principal, Some(key)));
-            found = known.ok_or(Denied::UnknownKey);
-            if found.is_ok() {
-                return found;
+            if let Some(principal) = self.by_key(&key) {
+                return Ok((principal, Some(key)));
             }
+            is_shown = true;
         }
-        match found {
-            Err(Denied::UnknownKey) if self.needs_no_keys() => self.stranger(),
-            Err(Denied::NoKey) => self.stranger(),
-            other => other,
+        // Where there is no key to show, what looks like one is for others.
+        if is_shown && !self.principals.is_empty() {
+            return Err(Denied::UnknownKey);
         }
-    }
-
-    /// Whether there is no key to show, so that what looks like one is for others.
-    fn needs_no_keys(&self) -> bool {
-        self.principals.is_empty()
-    }
-
-    fn stranger(&self) -> Result<Identified, Denied> {
-        self.anonymous.clone().map(|principal| (principal, None)).ok_or(Denied::NoKey)
+        Ok((self.anonymous.clone().ok_or(Denied::NoKey)?, None))
     }
 
     /// Looks at every key, so that the time it takes does not tell whose is near.
     fn by_key(&self, shown: &KeyHash) -> Option<Arc<Principal>> {
-        let mut found = None;
-        for principal in &self.principals {
-            for key in &principal.keys {
-                if key.matches(shown) {
-                    found = Some(Arc::clone(principal));
-                }
-            }
-        }
-        found
+        let keys = self.principals.iter().flat_map(|it| it.keys.iter().map(move |key| (it, key)));
+        let found = keys.fold(
+            None,
+            |found, (principal, key)| {
+                if key.matches(shown) { Some(principal) } else { found }
+            },
+        );
+        found.cloned()
     }
 
     /// Lets in whom `other` lets in too, by keys that both have, to what both grant.
@@ -232,6 +202,8 @@ impl Grant {
         self.within.as_deref().is_none_or(has)
     }
 
+    /// Whether they may use a server at all: its prompts and resources, and the
+    /// tools that [`Grant::has_tool`] lets through.
     pub(crate) fn has_server(&self, name: &str) -> bool {
         if !self.is_within(|outer| outer.has_server(name)) {
             return false;
@@ -241,12 +213,16 @@ impl Grant {
         named.unwrap_or(self.groups.is_none()) || self.members.iter().any(|member| member == name)
     }
 
-    fn has_group(&self, name: &str) -> bool {
+    /// Whether they may use the endpoint of a group; it shows them the servers
+    /// of it that they may use.
+    pub(crate) fn has_group(&self, name: &str) -> bool {
         let named = self.groups.as_deref();
         named.is_none_or(|groups| groups.iter().any(|pattern| fits(pattern, name)))
             && self.is_within(|outer| outer.has_group(name))
     }
 
+    /// Whether a tool of a granted server is in their lists, by the name its server gives it.
+    /// No client may call what it may not see.
     pub(crate) fn has_tool(&self, server: &str, tool: &str) -> bool {
         (self.tools.is_open() || self.tools.lets(&format!("{server}__{tool}")))
             && self.is_within(|outer| outer.has_tool(server, tool))
@@ -375,19 +351,6 @@ impl FromStr for Rate {
     }
 }
 
-/// Why a call is refused for now.
-#[expect(missing_docs, reason = "the field names say it")]
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Busy {
-    /// The rate limit is reached.
-    #[error("rate limit reached; retry in {} s", wait.as_secs() + 1)]
-    Rate { wait: Duration },
-    /// Too many calls are open.
-    #[error("{0} calls are open, which is the limit")]
-    Calls(usize),
-}
-
 /// Counts the calls of one principal.
 #[derive(Clone, Debug)]
 pub struct Meter {
@@ -407,9 +370,9 @@ impl Meter {
     }
 
     /// Counts a call that begins. If it is let through, [`Meter::leave`] must follow.
-    pub fn enter(&mut self, now: Instant) -> Result<(), Busy> {
-        if let Some(max) = self.max_open.filter(|max| self.open >= *max) {
-            return Err(Busy::Calls(max));
+    pub fn enter(&mut self, now: Instant) -> Result<(), Refusal> {
+        if self.max_open.is_some_and(|max| self.open >= max) {
+            return Err(Refusal::TooManyCalls);
         }
         self.pay(now)?;
         self.open += 1;
@@ -417,12 +380,12 @@ impl Meter {
     }
 
     /// Something that counts for the rate, and is never open.
-    pub fn pay(&mut self, now: Instant) -> Result<(), Busy> {
+    pub fn pay(&mut self, now: Instant) -> Result<(), Refusal> {
         let Some(rate) = self.rate else { return Ok(()) };
         self.save(rate, now);
         let cost = rate.per / rate.calls;
         let Some(left) = self.saved.checked_sub(cost) else {
-            return Err(Busy::Rate { wait: cost.saturating_sub(self.saved) });
+            return Err(Refusal::TooOften { wait: cost.saturating_sub(self.saved) });
         };
         self.saved = left;
         Ok(())
@@ -434,7 +397,8 @@ impl Meter {
     }
 
     /// Calls that are open.
-    pub fn open(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn open(&self) -> usize {
         self.open
     }
 

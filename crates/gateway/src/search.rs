@@ -31,18 +31,18 @@ const PREFIX: f64 = 0.35;
 const MIN_PREFIX: usize = 4;
 
 /// What is known of a tool.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Document<'t> {
+#[derive(Clone, Debug, Default)]
+pub struct Document {
     /// The name that it is called by.
-    pub name: &'t str,
+    pub name: String,
     /// Its title, or nothing.
-    pub title: &'t str,
+    pub title: String,
     /// Its description, or nothing.
-    pub description: &'t str,
-    /// The names of its arguments.
-    pub arguments: &'t [&'t str],
+    pub description: String,
+    /// The names of its arguments, as one text.
+    pub arguments: String,
     /// What its server is called and for, or nothing.
-    pub server: &'t str,
+    pub server: String,
 }
 
 /// Words, and the tools that have them.
@@ -56,37 +56,24 @@ pub struct Index {
     average: f64,
 }
 
-/// A tool that was found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FoundTool<'i> {
-    /// The name that it is called by.
-    pub name: &'i str,
-    /// How well it fits; only good for comparing.
-    pub score: f64,
-}
-
 impl Index {
     /// Indexes tools, [`MAX_TOOLS`] at most.
-    pub fn new<'t>(tools: impl IntoIterator<Item = Document<'t>>) -> Self {
+    pub fn new(tools: impl IntoIterator<Item = Document>) -> Self {
         let mut index = Self::default();
-        for tool in tools.into_iter().take(MAX_TOOLS) {
-            index.add(&tool);
-        }
+        tools.into_iter().take(MAX_TOOLS).for_each(|tool| index.add(tool));
         let total: f64 = index.lengths.iter().sum();
         index.average = total / count(index.lengths.len().max(1));
         index
     }
 
-    fn add(&mut self, tool: &Document<'_>) {
+    fn add(&mut self, tool: Document) {
         let number = self.names.len();
-        self.names.push(tool.name.to_owned());
-        let arguments = tool.arguments.join(" ");
         let fields = [
-            (tool.name, 3.0),
-            (tool.title, 2.0),
-            (tool.description, 1.0),
-            (&arguments, 0.6),
-            (tool.server, 0.8),
+            (&tool.name, 3.0),
+            (&tool.title, 2.0),
+            (&tool.description, 1.0),
+            (&tool.arguments, 0.6),
+            (&tool.server, 0.8),
         ];
         // Ordered, for sums of floats depend on their order.
         let mut counts: BTreeMap<String, f64> = BTreeMap::new();
@@ -95,25 +82,16 @@ impl Index {
                 *counts.entry(term.stem).or_default() += weight;
             }
         }
+        self.names.push(tool.name);
         self.lengths.push(counts.values().sum());
         for (word, weight) in counts {
             self.postings.entry(word).or_default().push((number, weight));
         }
     }
 
-    /// How many tools there are.
-    pub fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
-    /// The tools that fit `question` best, `limit` and [`MAX_FOUND`] at most. What
-    /// has nothing to do with it is not among them.
-    pub fn find(&self, question: &str, limit: usize) -> Vec<FoundTool<'_>> {
+    /// The tools that fit `question` best, `limit` and [`MAX_FOUND`] at most, by their places
+    /// in the list that was indexed. What has nothing to do with it is not among them.
+    pub fn find(&self, question: &str, limit: usize) -> Vec<usize> {
         let mut scores: BTreeMap<usize, (f64, usize)> = BTreeMap::new();
         let mut asked: Vec<Term> = Vec::new();
         for term in terms(question).filter(|term| !term.is_filler).take(MAX_QUESTION) {
@@ -142,8 +120,7 @@ impl Index {
             b.partial_cmp(a).unwrap_or(Ordering::Equal).then_with(by_name)
         });
         found.truncate(limit.min(MAX_FOUND));
-        let found = found.into_iter();
-        found.map(|(number, score)| FoundTool { name: &self.names[number], score }).collect()
+        found.into_iter().map(|(number, _)| number).collect()
     }
 
     /// What each tool scores by one word of a question: by the word itself, by

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
+use switchboard_net::bridge::Bridge;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::http::site::ConnectedClient;
 use switchboard_net::http::site::Site;
@@ -14,19 +15,17 @@ use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::revision::{Era, Revision};
 
-use crate::fleet::{Fleet, Gauges};
+use crate::fleet::Fleet;
 use crate::policy;
 
 /// How everything stands.
 pub fn status(fleet: &Fleet, sites: &Sites) -> Value {
-    let all = fleet.gauges();
     let states: BTreeMap<_, _> = fleet.states().into_iter().collect();
-    let servers: Map<_, _> = all
-        .iter()
-        .map(|gauges| {
-            (gauges.server.to_string(), server(fleet, gauges, states.get(&gauges.server)))
-        })
-        .collect();
+    let all = fleet.running_servers();
+    let servers = all.iter().map(|(name, running)| {
+        (name.to_string(), server(fleet, name, &running.bridge, states.get(name)))
+    });
+    let servers: Map<_, _> = servers.collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptimeSeconds": fleet.monitor().age().as_secs(),
@@ -35,8 +34,8 @@ pub fn status(fleet: &Fleet, sites: &Sites) -> Value {
     })
 }
 
-fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&ServerState>) -> Value {
-    let is_personal = |state: &&ServerState| fleet.is_open_to_people(&gauges.server, state);
+fn server(fleet: &Fleet, name: &str, bridge: &Bridge, state: Option<&ServerState>) -> Value {
+    let is_personal = |state: &&ServerState| fleet.is_open_to_people(name, state);
     let word = match state.map(|state| state.phase) {
         _ if state.as_ref().is_some_and(is_personal) => "personal",
         Some(ServerPhase::Ready) => "ready",
@@ -47,22 +46,22 @@ fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&ServerState>) -> Value 
     };
     let state = state.filter(|state| !is_personal(state));
     let error = state.and_then(|state| state.reason.as_ref());
-    let present = fleet.roster.present(&gauges.server);
+    let present = fleet.roster.present(name);
     let tools = fleet.roster.definitions(ListKind::Tools);
-    let tools = tools.iter().filter(|tool| tool.server == gauges.server).count();
+    let tools = tools.iter().filter(|tool| &*tool.server == name).count();
     let mut server = json!({
         "state": word,
         "error": error.map(Failure::summary),
         "errorKind": error.map(Failure::kind),
         "era": present.as_ref().map(|client| era(client.era())),
-        "transport": fleet.server(&gauges.server).as_ref().map(transport),
-        "calls": gauges.calls,
-        "queued": gauges.queued,
-        "children": gauges.traffic.children(),
-        "restarts": gauges.traffic.restarted(),
+        "transport": transport(bridge.server()),
+        "calls": bridge.calls(),
+        "queued": bridge.queued(),
+        "children": bridge.server().traffic().children(),
+        "restarts": bridge.server().traffic().restarted(),
         "tools": tools,
     });
-    if let Some(people) = fleet.ready_people(&gauges.server) {
+    if let Some(people) = fleet.ready_people(name) {
         server["people"] = people.into();
     }
     if let Some(next) = state.and_then(|state| state.next_attempt) {

@@ -115,7 +115,7 @@ fn what_the_plan_takes_out_or_says_otherwise_is_what_clients_see() {
     plan.tool_edits.insert("look".to_owned(), edit);
     let look = r#"{"name":"look","annotations":{"title":"L","x":1}}"#;
     let definitions = vec![tool("a", "secret_1"), definition("a", ListKind::Tools, look)];
-    let catalog = Catalog::new(definitions, |_| Some(&plan));
+    let catalog = Catalog::new(definitions, |_| Some(plan.clone().into()));
     let page = catalog.page(ListKind::Tools, None, PAGE).unwrap();
     let seen =
         r#"{"description":"Looks","name":"a__see","annotations":{"readOnlyHint":true,"x":1}}"#;
@@ -131,14 +131,14 @@ fn names_that_stay_as_they_are_belong_to_the_first_server_that_has_them() {
     plan.prefix = Some(String::new());
     let definitions =
         vec![tool("b", "read"), tool("a", "read"), tool("b", "x.y"), tool("b", "own")];
-    let catalog = Catalog::new(definitions, |_| Some(&plan));
+    let catalog = Catalog::new(definitions, |_| Some(plan.clone().into()));
     assert_eq!(catalog.tool("read").unwrap().server, "a".into());
     assert_eq!(catalog.tool("own").unwrap().server, "b".into());
     let lost = Collision { name: "read".to_owned(), kept: "a".into(), lost: "b".into() };
     assert_eq!(catalog.collisions(), [lost]);
     assert_eq!(catalog.tool(&bare_name("x.y")).unwrap().name, "x.y");
     plan.prefix = Some("p".to_owned());
-    let catalog = Catalog::new(vec![tool("a", "read")], |_| Some(&plan));
+    let catalog = Catalog::new(vec![tool("a", "read")], |_| Some(plan.clone().into()));
     assert_eq!(catalog.tool("p__read").unwrap().name, "read");
     let meant = |kind, offered| plan.meant(kind, offered);
     assert_eq!(meant(ListKind::Tools, "p__read").as_deref(), Some("read"));

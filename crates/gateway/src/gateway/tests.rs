@@ -34,7 +34,7 @@ async fn no_key_gets_at_a_new_server_by_its_old_grant_nor_at_an_old_one_by_its_n
         if let Some(authenticator) = asked.get() {
             for name in ["ada", "bob", "cy"] {
                 let who = authenticator.principal(name);
-                let may = |server| who.as_ref().is_some_and(|who| who.may_use(server));
+                let may = |server| who.as_ref().is_some_and(|who| who.grant.has_server(server));
                 let may = ["old", "new"].map(|server| if may(server) { server } else { "-" });
                 told.lock().unwrap().push(format!("{name} {}", may.join(" ")));
             }
@@ -49,7 +49,7 @@ async fn no_key_gets_at_a_new_server_by_its_old_grant_nor_at_an_old_one_by_its_n
     gateway.apply(next).unwrap();
     assert_eq!(*seen.lock().unwrap(), ["ada old -", "bob - -", "cy - -"]);
     let may = |name: &str, server| {
-        gateway.authenticator().principal(name).is_some_and(|who| who.may_use(server))
+        gateway.authenticator().principal(name).is_some_and(|who| who.grant.has_server(server))
     };
     assert!(may("ada", "old") && !may("ada", "new") && may("cy", "new") && !may("bob", "old"));
     gateway.close().await;

@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use switchboard_net::connection::ClientConnection;
@@ -15,7 +14,7 @@ use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
 use switchboard_proto::revision::Era;
 use switchboard_proto::{method, moment};
 
-use super::{CallMonitor, CallResult, ObservedCall};
+use super::{CallEnd, CallMonitor, CallResult, ObservedCall};
 use crate::{lock, policy};
 
 /// Lists all tools.
@@ -164,48 +163,12 @@ pub(super) fn told(answer: &Message, trace: u128) -> Option<Message> {
 /// Calls that are remembered, of all clients together.
 const MAX_RECENT: usize = 1024;
 
-/// What is remembered of a call: no arguments, no results, no words of an error.
-#[derive(Clone, Debug)]
-pub(super) struct Trace {
-    id: u128,
-    server: Option<Box<str>>,
-    tool: Option<Box<str>>,
-    at: SystemTime,
-    elapsed: Duration,
-    outcome: CallResult,
-    code: Option<i64>,
-}
-
-impl Trace {
-    pub(super) fn new(
-        call: &ObservedCall,
-        outcome: CallResult,
-        code: Option<i64>,
-        elapsed: Duration,
-    ) -> Self {
-        let (server, tool) = (call.server.as_deref().map(Into::into), call.offered.clone());
-        Self { id: call.trace, server, tool, at: call.at, elapsed, outcome, code }
-    }
-
-    fn to_json(&self) -> Value {
-        json!({
-            "traceId": format!("{:032x}", self.id),
-            "server": self.server,
-            "tool": self.tool,
-            "startedAt": moment::text(self.at),
-            "durationMs": u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX),
-            "success": self.outcome == CallResult::Ok,
-            "outcome": self.outcome.name(),
-            "errorCode": self.code,
-        })
-    }
-}
-
-/// The last calls, newest last, each with whose it was.
+/// The last calls, newest last, each with whose it was and its trace. Of a call no arguments,
+/// no results and no words of an error are remembered.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     is_wanted: AtomicBool,
-    calls: Mutex<VecDeque<(policy::PrincipalMark, Trace)>>,
+    calls: Mutex<VecDeque<(policy::PrincipalMark, u128, Value)>>,
 }
 
 impl Recent {
@@ -218,16 +181,25 @@ impl Recent {
         self.is_wanted.load(Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self, client: &ClientConnection, trace: impl FnOnce() -> Trace) {
+    pub(super) fn add(&self, client: &ClientConnection, call: &ObservedCall, end: &CallEnd) {
         if !self.is_wanted() {
             return;
         }
-        let entry = (policy::mark(client), trace());
+        let trace = json!({
+            "traceId": format!("{:032x}", call.trace),
+            "server": call.server.as_deref(),
+            "tool": call.offered,
+            "startedAt": moment::text(call.at),
+            "durationMs": u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX),
+            "success": end.outcome == CallResult::Ok,
+            "outcome": end.outcome.name(),
+            "errorCode": end.code,
+        });
         let mut calls = lock(&self.calls);
         if calls.len() >= MAX_RECENT {
             calls.pop_front();
         }
-        calls.push_back(entry);
+        calls.push_back((policy::mark(client), call.trace, trace));
     }
 
     /// The calls of this client's principal that are part of a trace, newest first.
@@ -235,7 +207,7 @@ impl Recent {
         let Ok(id) = u128::from_str_radix(id, 16) else { return Vec::new() };
         let whose = policy::mark(client);
         let calls = lock(&self.calls);
-        let found = calls.iter().rev().filter(|(mark, trace)| *mark == whose && trace.id == id);
-        found.map(|(_, trace)| trace.to_json()).collect()
+        let found = calls.iter().rev().filter(|(mark, of, _)| *mark == whose && *of == id);
+        found.map(|(.., trace)| trace.clone()).collect()
     }
 }

@@ -9,17 +9,18 @@ fn index() -> Index {
     let tools = TOOLS.lines().map(|line| {
         let parts: Vec<_> = line.split('|').map(str::trim).collect();
         let [server, name, description, arguments] = parts[..] else { panic!("{line}") };
-        (server, name, description, arguments.split(' ').collect::<Vec<_>>())
+        let [server, name, description, arguments] =
+            [server, name, description, arguments].map(str::to_owned);
+        Document { name, title: String::new(), description, arguments, server }
     });
     let tools: Vec<_> = tools.collect();
     assert!(tools.len() >= 200, "{}", tools.len());
-    Index::new(tools.iter().map(|(server, name, description, arguments)| Document {
-        name,
-        title: "",
-        description,
-        arguments,
-        server,
-    }))
+    Index::new(tools)
+}
+
+/// The names of the tools that are found.
+fn names<'i>(index: &'i Index, question: &str, limit: usize) -> Vec<&'i str> {
+    index.find(question, limit).into_iter().map(|number| &*index.names[number]).collect()
 }
 
 #[track_caller]
@@ -27,7 +28,7 @@ fn check(questions: &[(&str, &str)]) {
     let index = index();
     let mut missed = Vec::new();
     for (question, expected) in questions {
-        let found: Vec<_> = index.find(question, 5).iter().map(|found| found.name).collect();
+        let found = names(&index, question, 5);
         if !found.contains(expected) {
             missed.push(format!("{question:?} wants {expected}, got {found:?}"));
         }
@@ -119,22 +120,22 @@ fn a_name_however_written_finds_its_tool_first() {
     for line in TOOLS.lines() {
         let name = line.split('|').nth(1).unwrap().trim();
         for question in [name.to_owned(), name.replace('_', "-"), name.replace('_', " ")] {
-            let found = index.find(&question, 3);
-            assert!(found.iter().any(|found| found.name == name), "{question}: {found:?}");
+            let found = names(&index, &question, 3);
+            assert!(found.contains(&name), "{question}: {found:?}");
         }
     }
-    assert_eq!(index.find("resize_image", 1)[0].name, "resizeImage");
+    assert_eq!(names(&index, "resize_image", 1), ["resizeImage"]);
 }
 
 #[test]
 fn the_same_question_has_the_same_answer_and_ties_go_by_name() {
-    let tools = ["b_x", "a_x", "c_x"].map(|name| Document { name, ..Document::default() });
-    let mut turned = tools;
+    let document = |name: &str| Document { name: name.to_owned(), ..Document::default() };
+    let tools = ["b_x", "a_x", "c_x"].map(document);
+    let mut turned = tools.clone();
     turned.reverse();
     for tools in [tools, turned] {
         let index = Index::new(tools);
-        let names: Vec<_> = index.find("x", 9).iter().map(|found| found.name).collect();
-        assert_eq!(names, ["a_x", "b_x", "c_x"]);
+        assert_eq!(names(&index, "x", 9), ["a_x", "b_x", "c_x"]);
     }
     let (one, two) = (index(), index());
     assert_eq!(one.find("create an issue", 20), two.find("create an issue", 20));
@@ -143,18 +144,19 @@ fn the_same_question_has_the_same_answer_and_ties_go_by_name() {
 #[test]
 fn nothing_fits_nonsense_and_nothing_grows_without_bound() {
     let index = index();
-    assert_eq!(index.find("qwxzv", 5), []);
-    assert_eq!(index.find("", 5), []);
-    assert_eq!(index.find("issue", 0), []);
+    for (question, limit) in [("qwxzv", 5), ("", 5), ("issue", 0)] {
+        assert!(index.find(question, limit).is_empty(), "{question}");
+    }
     assert!(index.find("the of and", 5).len() <= 5);
     assert!(index.find("get list create", usize::MAX).len() <= MAX_FOUND);
     let long = "issue ".repeat(100_000);
     assert_eq!(index.find(&long, 5), index.find("issue", 5));
-    let page = "word ".repeat(10_000) + "needle";
-    let index = Index::new([Document { name: "t", description: &page, ..Document::default() }]);
-    assert_eq!(index.find("needle", 5), [], "what is beyond the bound is not indexed");
+    let description = "word ".repeat(10_000) + "needle";
+    let name = "t".to_owned();
+    let index = Index::new([Document { name, description, ..Document::default() }]);
+    assert!(index.find("needle", 5).is_empty(), "what is beyond the bound is not indexed");
     assert_eq!(index.find("word", 5).len(), 1);
-    assert!(Index::new([]).is_empty() && Index::new([]).find("x", 5).is_empty());
+    assert!(Index::new([]).find("x", 5).is_empty());
 }
 
 fn stems(text: &str) -> String {

@@ -55,7 +55,7 @@ impl Front {
             it.kind != ListKind::Tools || self.grant.has_tool(&it.server, &it.name())
         };
         let definitions = definitions.filter(is_granted).collect();
-        let plan = |name: &str| running_servers.get(name).map(|running| &*running.plan);
+        let plan = |name: &str| Some(Arc::clone(&running_servers.get(name)?.plan));
         let new = Arc::new(Catalog::new(definitions, plan));
         let mut current = write(&self.catalog);
         let (_, old) = std::mem::replace(&mut *current, (edition, Arc::clone(&new)));

@@ -185,7 +185,9 @@ fn client(era: Era, views: &Arc<Views>) -> Arc<ClientConnection> {
 
 /// The calls that wait for the only server, and that are open there.
 fn calls(fleet: &Fleet) -> (usize, usize) {
-    fleet.gauges().first().map_or((0, 0), |gauges| (gauges.queued, gauges.calls))
+    let all = fleet.running_servers();
+    let bridges = all.values().map(|running| (running.bridge.queued(), running.bridge.calls()));
+    bridges.into_iter().next().unwrap_or_default()
 }
 
 /// That a client that goes leaves nothing behind.
