@@ -15,10 +15,9 @@ use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 use switchboard_net::roster::{Definition, ListKind};
-use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::header::param::{self, Annotation};
 use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::method;
@@ -314,20 +313,6 @@ fn header_annotations(definition: &[u8]) -> Vec<Annotation> {
 }
 
 impl Catalog {
-    /// Whether the headers of a call repeat its arguments; those who have no
-    /// headers need not.
-    pub fn check_headers(&self, request: &Message, said: &HeaderParams) -> Result<(), Refusal> {
-        let (Some(said), false) = (said, self.annotated.is_empty()) else { return Ok(()) };
-        let name = request.name().unwrap_or_default();
-        let Some(header_annotations) = self.annotated.get(&*name) else { return Ok(()) };
-        let arguments = request.value(Member::Arguments);
-        let said: HeaderMap = said.iter().cloned().collect();
-        let checked = param::check(header_annotations, arguments.as_ref(), &said);
-        checked.map_err(|mismatch| Refusal::HeaderMismatch { what: mismatch.to_string() })
-    }
-}
-
-impl Catalog {
     /// The tools that fit `question` best, as they are listed; `limit` at most.
     pub fn find(&self, question: &str, limit: usize) -> Vec<Bytes> {
         let list = &self.lists[ListKind::Tools as usize];
@@ -412,9 +397,9 @@ pub enum Destination {
 #[non_exhaustive]
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Nowhere {
-    /// Nobody knows the method, or it cannot be told who is meant.
-    #[error("Method not found: {method}")]
-    Method { method: String },
+    /// Nobody knows the method, or headers do not repeat the arguments.
+    #[error("{0}")]
+    Refused(Refusal),
     /// A member is not there, or is no string.
     #[error("params.{member} must be a string")]
     Params { member: &'static str },
@@ -446,7 +431,6 @@ impl Nowhere {
     /// The error that the client gets.
     pub fn error(&self, era: Era) -> Value {
         let code = match (self, era) {
-            (Self::Method { .. }, _) => code::METHOD_NOT_FOUND,
             (Self::Resource { .. }, Era::Legacy) => code::RESOURCE_NOT_FOUND,
             _ => code::INVALID_PARAMS,
         };
@@ -478,7 +462,8 @@ pub(crate) fn named_by(request: &Message) -> Option<(ListKind, Member)> {
 
 impl Catalog {
     /// Which server a request goes to, and in which words; `unlisted` says whose something
-    /// is that no list has:
+    /// is that no list has. `headers` must repeat the arguments that a tool wants repeated;
+    /// clients that have no headers need not:
     ///
     /// ```text
     ///   tools/call, prompts/get            by name: the table, else the part before `__`
@@ -489,6 +474,7 @@ impl Catalog {
     pub fn find_destination(
         &self,
         request: &Message,
+        headers: Option<&[(HeaderName, HeaderValue)]>,
         unlisted: impl FnOnce(ListKind, &str) -> Option<Owned>,
     ) -> Result<Destination, Nowhere> {
         let Some((kind, member)) = named_by(request) else {
@@ -501,12 +487,21 @@ impl Catalog {
                 method::COMPLETE => Err(Nowhere::Params { member: "ref.type" }),
                 other => {
                     let list = ListKind::ALL.into_iter().find(|kind| kind.method() == other);
-                    let unknown = || Nowhere::Method { method: other.to_owned() };
-                    list.map(Destination::List).ok_or_else(unknown)
+                    let unknown = || Refusal::UnknownMethod { method: other.to_owned() };
+                    list.map(Destination::List).ok_or_else(|| Nowhere::Refused(unknown()))
                 }
             };
         };
         let name = request.string(member).ok_or(Nowhere::Params { member: member.key() })?;
+        if let (Some(headers), Some(annotations), ListKind::Tools) =
+            (headers, self.annotated.get(&*name), kind)
+        {
+            let (headers, arguments) =
+                (headers.iter().cloned().collect(), request.value(Member::Arguments));
+            param::check(annotations, arguments.as_ref(), &headers).map_err(|mismatch| {
+                Nowhere::Refused(Refusal::HeaderMismatch { what: mismatch.to_string() })
+            })?;
+        }
         // Perhaps it is there although no list has it; its server knows better.
         let found = self.owner(kind, &name).or_else(|| unlisted(kind, &name));
         let found = found.ok_or_else(|| Nowhere::unknown(kind, name.to_string()))?;

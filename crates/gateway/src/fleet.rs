@@ -40,8 +40,10 @@ use tokio::time::timeout;
 
 use crate::monitor::CallMonitor;
 use crate::plan::{Plan, Process, ServerPlan, ToolSearch};
-use crate::view::{GatewayTasks, People, PersonBounds};
+use crate::view::{GatewayTasks, People};
 use crate::{lock, read, write};
+
+pub use crate::view::PersonBounds;
 
 /// How often a server that has failed is looked at.
 pub(crate) const PROBE: Duration = Duration::from_mins(1);

@@ -45,7 +45,7 @@ pub mod search;
 pub mod span;
 pub mod status;
 mod uri;
-pub mod view;
+mod view;
 pub mod watch;
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

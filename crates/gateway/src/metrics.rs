@@ -17,12 +17,9 @@ use crate::fleet::Fleet;
 use crate::monitor::{BUCKETS, CallMonitor, CallResult, Series};
 
 /// What a family of samples is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum MetricKind {
-    Counter,
-    Gauge,
-    Histogram,
-}
+const COUNTER: &str = "counter";
+const GAUGE: &str = "gauge";
+const HISTOGRAM: &str = "histogram";
 
 /// The text, as it grows.
 #[derive(Debug, Default)]
@@ -34,12 +31,7 @@ type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl MetricsText {
     /// Begins a family; its samples must follow at once.
-    fn family(&mut self, name: &str, kind: MetricKind, help: &str) {
-        let kind = match kind {
-            MetricKind::Counter => "counter",
-            MetricKind::Gauge => "gauge",
-            MetricKind::Histogram => "histogram",
-        };
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a string does not fail.
         _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
@@ -55,7 +47,7 @@ impl MetricsText {
     }
 
     /// A family with one sample.
-    fn one(&mut self, name: &str, kind: MetricKind, help: &str, value: impl Display) {
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
@@ -76,21 +68,7 @@ fn escaped(value: &str) -> String {
 }
 
 /// A family: its name, what it is, what it means, and where its value comes from.
-struct MetricFamily<T, N> {
-    name: &'static str,
-    kind: MetricKind,
-    help: &'static str,
-    of: fn(&T) -> N,
-}
-
-const fn row<T, N>(
-    name: &'static str,
-    kind: MetricKind,
-    help: &'static str,
-    of: fn(&T) -> N,
-) -> MetricFamily<T, N> {
-    MetricFamily { name, kind, help, of }
-}
+type MetricFamily<T, N> = (&'static str, &'static str, &'static str, fn(&T) -> N);
 
 /// All metrics of a gateway.
 pub fn page(fleet: &Fleet, sites: &Sites) -> String {
@@ -104,25 +82,25 @@ pub fn page(fleet: &Fleet, sites: &Sites) -> String {
 }
 
 fn ourselves(text: &mut MetricsText, monitor: &CallMonitor) {
-    text.family("switchboard_build_info", MetricKind::Gauge, "The version that runs.");
+    text.family("switchboard_build_info", GAUGE, "The version that runs.");
     text.sample("switchboard_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     let age = monitor.age().as_secs_f64();
-    text.one("switchboard_uptime_seconds", MetricKind::Gauge, "How long the gateway runs.", age);
+    text.one("switchboard_uptime_seconds", GAUGE, "How long the gateway runs.", age);
     if let Some(bytes) = platform::resident_memory() {
         let help = "Resident memory size in bytes.";
-        text.one("process_resident_memory_bytes", MetricKind::Gauge, help, bytes);
+        text.one("process_resident_memory_bytes", GAUGE, help, bytes);
     }
     if let Some(files) = platform::open_files() {
         let help = "Number of open file descriptors.";
-        text.one("process_open_fds", MetricKind::Gauge, help, files);
+        text.one("process_open_fds", GAUGE, help, files);
     }
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         let help = "Tasks of the runtime that are not over.";
         let tasks = runtime.metrics().num_alive_tasks();
-        text.one("switchboard_tasks", MetricKind::Gauge, help, tasks);
+        text.one("switchboard_tasks", GAUGE, help, tasks);
     }
     let help = "Spans that were not sent: too many, or no collector took them.";
-    text.one("switchboard_dropped_spans_total", MetricKind::Counter, help, monitor.dropped_spans());
+    text.one("switchboard_dropped_spans_total", COUNTER, help, monitor.dropped_spans());
 }
 
 /// The counters of all sites; several sites may share theirs.
@@ -139,21 +117,21 @@ fn tallies(sites: &[Site]) -> Vec<Arc<HttpCounters>> {
 
 fn clients(text: &mut MetricsText, sites: &Sites) {
     let sites = &*sites.each();
-    text.family("switchboard_sessions", MetricKind::Gauge, "Sessions of clients, by path.");
+    text.family("switchboard_sessions", GAUGE, "Sessions of clients, by path.");
     for site in sites {
         let path = site.options().path.as_str();
         text.sample("switchboard_sessions", &[("path", path)], site.sessions());
     }
     let parked: usize = sites.iter().map(Site::parked).sum();
     let help = "Calls that wait for their clients to come back with input.";
-    text.one("switchboard_parked_calls", MetricKind::Gauge, help, parked);
+    text.one("switchboard_parked_calls", GAUGE, help, parked);
     let tallies = tallies(sites);
-    for MetricFamily { name, kind, help, of } in CLIENTS {
+    for (name, kind, help, of) in CLIENTS {
         let sum: u64 = tallies.iter().map(|tally| of(tally)).sum();
         text.one(name, kind, help, sum);
     }
     let name = "switchboard_refusals_total";
-    text.family(name, MetricKind::Counter, "Requests that were turned away, by reason.");
+    text.family(name, COUNTER, "Requests that were turned away, by reason.");
     let mut reasons = std::collections::BTreeMap::new();
     for (reason, count) in tallies.iter().flat_map(|tally| tally.refused()) {
         *reasons.entry(reason).or_insert(0) += count;
@@ -165,9 +143,9 @@ fn clients(text: &mut MetricsText, sites: &Sites) {
 
 fn requests(text: &mut MetricsText, monitor: &CallMonitor) {
     let open = monitor.open_calls();
-    text.one("switchboard_open_calls", MetricKind::Gauge, "Calls that are not answered yet.", open);
+    text.one("switchboard_open_calls", GAUGE, "Calls that are not answered yet.", open);
     let name = "switchboard_requests_total";
-    text.family(name, MetricKind::Counter, "Requests of clients, by method and outcome.");
+    text.family(name, COUNTER, "Requests of clients, by method and outcome.");
     monitor.counts().each_method(|method, series| {
         for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
             let labels = [("method", method), ("outcome", outcome.name())];
@@ -175,7 +153,7 @@ fn requests(text: &mut MetricsText, monitor: &CallMonitor) {
         }
     });
     let name = "switchboard_request_duration_seconds";
-    text.family(name, MetricKind::Histogram, "How long requests took, by method.");
+    text.family(name, HISTOGRAM, "How long requests took, by method.");
     monitor.counts().each_method(|method, series| {
         if series.cumulated()[BUCKETS.len()] > 0 {
             histogram(text, name, &[("method", method)], series);
@@ -185,7 +163,7 @@ fn requests(text: &mut MetricsText, monitor: &CallMonitor) {
 
 fn tools(text: &mut MetricsText, monitor: &CallMonitor) {
     let name = "switchboard_tool_calls_total";
-    text.family(name, MetricKind::Counter, "Calls of tools, by server, tool and outcome.");
+    text.family(name, COUNTER, "Calls of tools, by server, tool and outcome.");
     monitor.counts().each_tool(|server, tool, series| {
         for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
             let labels = [("server", server), ("tool", tool), ("outcome", outcome.name())];
@@ -193,7 +171,7 @@ fn tools(text: &mut MetricsText, monitor: &CallMonitor) {
         }
     });
     let name = "switchboard_tool_call_duration_seconds";
-    text.family(name, MetricKind::Histogram, "How long calls of tools took, by server and tool.");
+    text.family(name, HISTOGRAM, "How long calls of tools took, by server and tool.");
     monitor.counts().each_tool(|server, tool, series| {
         histogram(text, name, &[("server", server), ("tool", tool)], series);
     });
@@ -213,45 +191,45 @@ fn histogram(text: &mut MetricsText, name: &str, labels: Labels<'_>, series: &Se
 
 #[rustfmt::skip]
 const CLIENTS: [MetricFamily<HttpCounters, u64>; 4] = [
-    row("switchboard_streams", MetricKind::Gauge, "Event streams that are open.", HttpCounters::streams),
-    row("switchboard_stream_resumes_total", MetricKind::Counter, "Streams that clients came back to.", HttpCounters::resumed),
-    row("switchboard_received_bytes_total", MetricKind::Counter, "Bytes of bodies from clients.", HttpCounters::received),
-    row("switchboard_sent_bytes_total", MetricKind::Counter, "Bytes of bodies to clients.", HttpCounters::sent),
+    ("switchboard_streams", GAUGE, "Event streams that are open.", HttpCounters::streams),
+    ("switchboard_stream_resumes_total", COUNTER, "Streams that clients came back to.", HttpCounters::resumed),
+    ("switchboard_received_bytes_total", COUNTER, "Bytes of bodies from clients.", HttpCounters::received),
+    ("switchboard_sent_bytes_total", COUNTER, "Bytes of bodies to clients.", HttpCounters::sent),
 ];
 
 #[rustfmt::skip]
 const GAUGES: [MetricFamily<Bridge, usize>; 4] = [
-    row("switchboard_server_open_calls", MetricKind::Gauge, "Calls that are open at a server.", Bridge::calls),
-    row("switchboard_server_queued_calls", MetricKind::Gauge, "Calls that wait for a server, or for their turn there.", Bridge::queued),
-    row("switchboard_server_unsent_messages", MetricKind::Gauge, "Messages that wait to be written to a server.", Bridge::unsent),
-    row("switchboard_server_connections", MetricKind::Gauge, "Connections to a server for calls of clients.", Bridge::connections),
+    ("switchboard_server_open_calls", GAUGE, "Calls that are open at a server.", Bridge::calls),
+    ("switchboard_server_queued_calls", GAUGE, "Calls that wait for a server, or for their turn there.", Bridge::queued),
+    ("switchboard_server_unsent_messages", GAUGE, "Messages that wait to be written to a server.", Bridge::unsent),
+    ("switchboard_server_connections", GAUGE, "Connections to a server for calls of clients.", Bridge::connections),
 ];
 
 #[rustfmt::skip]
 const TRAFFIC: [MetricFamily<Traffic, u64>; 7] = [
-    row("switchboard_server_children", MetricKind::Gauge, "Processes of a server.", Traffic::children),
-    row("switchboard_server_starts_total", MetricKind::Counter, "Processes of a server that were started.", Traffic::started),
-    row("switchboard_server_restarts_total", MetricKind::Counter, "Starts in place of one that broke, whatever each took.", Traffic::restarted),
-    row("switchboard_server_resumes_total", MetricKind::Counter, "Streams of a server that broke and were resumed.", Traffic::resumed),
-    row("switchboard_server_reinitializations_total", MetricKind::Counter, "Sessions that a server had forgotten and were made anew.", Traffic::greeted_again),
-    row("switchboard_server_received_bytes_total", MetricKind::Counter, "Bytes of messages from a server.", Traffic::received),
-    row("switchboard_server_sent_bytes_total", MetricKind::Counter, "Bytes of messages to a server.", Traffic::sent),
+    ("switchboard_server_children", GAUGE, "Processes of a server.", Traffic::children),
+    ("switchboard_server_starts_total", COUNTER, "Processes of a server that were started.", Traffic::started),
+    ("switchboard_server_restarts_total", COUNTER, "Starts in place of one that broke, whatever each took.", Traffic::restarted),
+    ("switchboard_server_resumes_total", COUNTER, "Streams of a server that broke and were resumed.", Traffic::resumed),
+    ("switchboard_server_reinitializations_total", COUNTER, "Sessions that a server had forgotten and were made anew.", Traffic::greeted_again),
+    ("switchboard_server_received_bytes_total", COUNTER, "Bytes of messages from a server.", Traffic::received),
+    ("switchboard_server_sent_bytes_total", COUNTER, "Bytes of messages to a server.", Traffic::sent),
 ];
 
 fn servers(text: &mut MetricsText, fleet: &Fleet) {
-    text.family("switchboard_server_up", MetricKind::Gauge, "Whether a server is ready.");
+    text.family("switchboard_server_up", GAUGE, "Whether a server is ready.");
     for (server, state) in fleet.states() {
         let is_up = u8::from(state.is_up() || fleet.is_open_to_people(&server, &state));
         text.sample("switchboard_server_up", &[("server", &server)], is_up);
     }
     let all = fleet.running_servers();
-    for MetricFamily { name, kind, help, of } in GAUGES {
+    for (name, kind, help, of) in GAUGES {
         text.family(name, kind, help);
         for (server, running) in all.iter() {
             text.sample(name, &[("server", server)], of(&running.bridge));
         }
     }
-    for MetricFamily { name, kind, help, of } in TRAFFIC {
+    for (name, kind, help, of) in TRAFFIC {
         text.family(name, kind, help);
         for (server, running) in all.iter() {
             text.sample(name, &[("server", server)], of(running.bridge.server().traffic()));
@@ -266,8 +244,8 @@ mod tests {
     #[test]
     fn samples_follow_their_family_and_labels_are_escaped() {
         let mut text = MetricsText::default();
-        text.one("a_total", MetricKind::Counter, "How many.", 3);
-        text.family("b", MetricKind::Gauge, "How much.");
+        text.one("a_total", COUNTER, "How many.", 3);
+        text.family("b", GAUGE, "How much.");
         text.sample("b", &[("x", "1\"\\\n"), ("y", "é")], 0.5);
         let expected = "# HELP a_total How many.\n# TYPE a_total counter\na_total 3\n\
                         # HELP b How much.\n# TYPE b gauge\nb{x=\"1\\\"\\\\\\n\",y=\"é\"} 0.5\n";

@@ -12,7 +12,6 @@
 //! error, no instruction and no count shows a principal what only another may see.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use http::HeaderName;
@@ -24,6 +23,7 @@ use switchboard_net::bridge::Bridge;
 use switchboard_net::call::Call;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::parked_calls::Sealer;
+use switchboard_net::roster::Roster;
 use switchboard_net::upstream::{self, Through};
 use switchboard_proto::exchange::{Ask, HeaderParams};
 use switchboard_proto::failure::{Failure, Outcome, Words};
@@ -60,7 +60,7 @@ mod tool_search;
 pub(crate) mod visibility;
 
 /// The fronts of one path. Each client gets the one that is theirs.
-pub struct Views {
+pub(crate) struct Views {
     fleet: Arc<Fleet>,
     members: RwLock<Arc<[Arc<str>]>>,
     /// The one server of this path, which is passed on as it is.
@@ -110,7 +110,7 @@ impl Views {
     }
 
     /// Ends every listen with its result, before a shutdown (SUB-8).
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         for front in self.each() {
             front.end_listens(|_| true);
         }
@@ -270,7 +270,7 @@ impl Backend for Views {
     fn forget(&self, client: &Arc<ClientConnection>) {
         let all: Vec<_> = lock(&self.fronts).iter().map(|(_, front)| Arc::clone(front)).collect();
         for front in all.into_iter().chain(self.fronts_of_people(client)) {
-            front.forget_listens(client.number());
+            front.forget_listens(|listen| listen.client.number() == client.number());
             let session = lock(&front.sessions).remove(&client.number());
             // Calls that wait for a greeting are not made after it.
             session.iter().flat_map(|session| session.links()).for_each(|link| link.close());
@@ -304,12 +304,6 @@ impl Backend for Views {
     /// Clients of a gateway need not own its servers.
     fn words(&self) -> Words {
         Words::Brief
-    }
-}
-
-impl fmt::Debug for Views {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Views").field("members", &self.members()).finish_non_exhaustive()
     }
 }
 
@@ -368,7 +362,7 @@ impl FrontRequest {
     /// There is nobody to answer it.
     fn fail(&self, nowhere: Nowhere) -> PendingWork {
         match nowhere {
-            Nowhere::Method { method } => self.turn_away(&Refusal::UnknownMethod { method }),
+            Nowhere::Refused(why) => self.turn_away(&why),
             other => {
                 let error = other.error(self.client.era());
                 self.finish(Message::error(self.message.id(), &error))
@@ -411,10 +405,8 @@ impl Front {
 
     /// Tells its clients of changes from here on.
     fn watch_servers(self: &Arc<Self>) {
-        let theirs = self.person.iter().map(|person| &person.roster);
-        let watching = std::iter::once(&self.fleet.roster)
-            .chain(theirs)
-            .map(|roster| OwnedTask::spawn(list::watch(Arc::downgrade(self), roster.changes())));
+        let watch = |roster: &Roster| list::watch(Arc::downgrade(self), roster.changes());
+        let watching = self.rosters().map(|(roster, _)| OwnedTask::spawn(watch(roster)));
         self.watching.get_or_init(|| watching.collect());
         self.refresh();
     }
@@ -528,12 +520,8 @@ impl Front {
 
     fn route(self: &Arc<Self>, request: FrontRequest, catalog: &Catalog) -> PendingWork {
         let FrontRequest { client, message, header_params, .. } = &request;
-        if message.method() == method::CALL_TOOL
-            && let Err(why) = catalog.check_headers(message, header_params)
-        {
-            return request.turn_away(&why);
-        }
-        match catalog.find_destination(message, |kind, name| self.unlisted(kind, name)) {
+        let unlisted = |kind, name: &str| self.unlisted(kind, name);
+        match catalog.find_destination(message, header_params.as_deref(), unlisted) {
             Ok(Destination::List(kind)) => self.list(request, kind),
             Ok(Destination::Server(server, theirs)) => {
                 let Some(running) = self.running(&server) else {

@@ -288,8 +288,11 @@ impl EntryDraft<'_> {
                 self.remote(url)
             }
             (Some(_), Some((place, _))) => {
-                let what = "the server has a command and a URL".to_owned();
-                self.reader.error(&place, what, "keep one of \"command\" and \"url\"");
+                self.reader.error(
+                    &place,
+                    "the server has a command and a URL",
+                    "keep one of \"command\" and \"url\"",
+                );
                 None
             }
             (None, None) => {
@@ -313,8 +316,11 @@ impl EntryDraft<'_> {
             self.kind.take().filter(|(_, kind)| *kind != TransportKind::Stdio)
             && kind != TransportKind::Auto
         {
-            let what = "the transport is for URLs, but the server is a command".to_owned();
-            self.reader.error(&place, what, "write \"stdio\", or leave it out");
+            self.reader.error(
+                &place,
+                "the transport is for URLs, but the server is a command",
+                "write \"stdio\", or leave it out",
+            );
         }
         let mut words = words.into_iter();
         let Some(program) = words.next().filter(|program| !program.trim().is_empty()) else {
@@ -367,21 +373,30 @@ impl EntryDraft<'_> {
             Some((_, TransportKind::StreamableHttp)) => Strategy::HttpOnly,
             Some((_, TransportKind::Sse)) => Strategy::SseOnly,
             Some((place, TransportKind::Stdio)) => {
-                let what = "the transport is for commands, but the server is a URL".to_owned();
-                self.reader.error(&place, what, "write \"http\", or leave it out");
+                self.reader.error(
+                    &place,
+                    "the transport is for commands, but the server is a URL",
+                    "write \"http\", or leave it out",
+                );
                 return None;
             }
         };
         if let Some((place, _)) = self.args.take() {
-            let what = "a URL has no arguments".to_owned();
-            self.reader.error(&place, what, "leave \"args\" out, or name a \"command\"");
+            self.reader.error(
+                &place,
+                "a URL has no arguments",
+                "leave \"args\" out, or name a \"command\"",
+            );
         }
         let url: Option<Uri> = text.trim().parse().ok();
         let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
         let url = url.or_else(|| self.unfilled(&text));
         let Some(url) = url.filter(|url| url.host().is_some_and(|host| !host.is_empty())) else {
-            let what = "the URL is not one of http:// or https://".to_owned();
-            self.reader.error(&place, what, "write it in full: \"https://example.com/mcp\"");
+            self.reader.error(
+                &place,
+                "the URL is not one of http:// or https://",
+                "write it in full: \"https://example.com/mcp\"",
+            );
             return None;
         };
         if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {

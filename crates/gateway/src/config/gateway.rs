@@ -178,9 +178,7 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
         &["allowUnauthenticated"],
         FLAG,
         "Whether clients on other machines may connect without a key.",
-        |it, reader, at| {
-            it.listen.unauthenticated = reader.flag(at).unwrap_or(false);
-        },
+        |it, reader, at| it.listen.unauthenticated = reader.flag(at).unwrap_or(false),
     ),
     key(
         &["allowedHosts"],
@@ -296,9 +294,7 @@ pub(super) const PRINCIPAL_KEYS: &[FileKey<ReadInto<PrincipalDraft>>] = &[
         &["excludeTools"],
         WORDS,
         "Tools that this key must not use, as <server>__<tool>.",
-        |it, reader, at| {
-            it.principal.grant.tools.never = reader.words(at).unwrap_or_default();
-        },
+        |it, reader, at| it.principal.grant.tools.never = reader.words(at).unwrap_or_default(),
     ),
     key(&["groups"], WORDS, "Groups that this key may use.", |it, reader, at| {
         let names = it.names(reader, at, true);
@@ -503,8 +499,11 @@ fn principals(
         let mut principal = PrincipalDraft::read(reader, (name, node), granted);
         principal.name.clone_from(&name.text);
         if name.text.is_empty() {
-            let what = "a key has no name".to_owned();
-            reader.error(&name.place, what, "name whoever has it: it is shown in logs");
+            reader.error(
+                &name.place,
+                "a key has no name",
+                "name whoever has it: it is shown in logs",
+            );
         }
         if keys.iter().any(|other| other.name == principal.name) {
             let what = format!("key {:?} is there twice; the first one counts", name.text);
@@ -545,8 +544,11 @@ fn anonymous(
                 return Anonymous::Nobody;
             }
             if !principal.keys.is_empty() {
-                let what = "who is anonymous has no key".to_owned();
-                reader.error(&node.place, what, "leave the key out, or put it into \"keys\"");
+                reader.error(
+                    &node.place,
+                    "who is anonymous has no key",
+                    "leave the key out, or put it into \"keys\"",
+                );
             }
             Anonymous::Granted(Arc::new(principal))
         }

@@ -87,9 +87,7 @@ pub(super) const KEYS: &[ServerKey] = &[
         &["bearer_token_env_var"],
         TEXT,
         "The variable that holds the bearer token.",
-        |it, at| {
-            it.bearer(at);
-        },
+        |it, at| it.bearer(at),
     ),
     key(
         &["command"],
@@ -131,18 +129,14 @@ pub(super) const KEYS: &[ServerKey] = &[
         &["env_vars"],
         WORDS,
         "Environment variables that the command inherits.",
-        |it, at| {
-            it.passed_on(at);
-        },
+        |it, at| it.passed_on(at),
     ),
     key_on(
         Side::Url,
         &["env_http_headers"],
         PAIRS,
         "Headers to send, each with the name of the variable that has its value.",
-        |it, at| {
-            it.header_variables(at);
-        },
+        |it, at| it.header_variables(at),
     ),
     key(
         &["excludeTools", "disabledTools", "disabled_tools"],
@@ -213,18 +207,14 @@ pub(super) const KEYS: &[ServerKey] = &[
         &["headerFile"],
         WORD_OR_WORDS,
         "A file with a header to send on each line, Name: value.",
-        |it, at| {
-            it.plan.credentials.files = settings::header_files(&mut it.reader, at);
-        },
+        |it, at| it.plan.credentials.files = settings::header_files(&mut it.reader, at),
     ),
     key_on(
         Side::Url,
         &["headersHelper"],
         COMMAND,
         "A program that prints a JSON object of headers to send.",
-        |it, at| {
-            it.plan.credentials.command = settings::helper(&mut it.reader, at);
-        },
+        |it, at| it.plan.credentials.command = settings::helper(&mut it.reader, at),
     ),
     key(
         &["idleTimeout"],
@@ -249,9 +239,7 @@ pub(super) const KEYS: &[ServerKey] = &[
         &["passHeaders"],
         WORDS,
         "Headers of the client's request that the gateway sends on to the server.",
-        |it, at| {
-            it.plan.credentials.pass = settings::passed(&mut it.reader, at);
-        },
+        |it, at| it.plan.credentials.pass = settings::passed(&mut it.reader, at),
     ),
     key(
         &["prefix"],
@@ -266,9 +254,7 @@ pub(super) const KEYS: &[ServerKey] = &[
         &["prompts"],
         EDITS,
         "Names, titles and descriptions that replace the server's own, by prompt.",
-        |it, at| {
-            it.plan.prompt_edits = settings::edits(&mut it.reader, at, "prompt");
-        },
+        |it, at| it.plan.prompt_edits = settings::edits(&mut it.reader, at, "prompt"),
     ),
     key(&["startTimeout"], TIME, "How long the server may take to start.", |it, at| {
         it.options.start = it.reader.duration(at);

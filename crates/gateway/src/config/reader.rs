@@ -26,7 +26,7 @@ impl<'t> Reader<'t> {
     pub(super) fn error(
         &mut self,
         place: &SourceLocation,
-        what: String,
+        what: impl Into<String>,
         instead: impl Into<String>,
     ) {
         self.problems.push(Problem::error(place, what, instead));

@@ -52,7 +52,7 @@ pub(super) type OpenListens = Mutex<HashMap<(u64, Exchange), Arc<OpenListen>>>;
 
 #[derive(Debug)]
 pub(super) struct OpenListen {
-    client: Arc<ClientConnection>,
+    pub(super) client: Arc<ClientConnection>,
     call: Call,
     id: Id,
     lists: BTreeSet<&'static str>,
@@ -93,42 +93,35 @@ impl ListenShare {
 /// The share of each server.
 type ListenShares = BTreeMap<Arc<str>, ListenShare>;
 
-/// What is wanted, read from params.
-struct WantedNotifications {
-    lists: BTreeSet<&'static str>,
-    share: ListenShare,
-}
-
-impl WantedNotifications {
-    fn read(request: &Message) -> Result<Self, Refusal> {
-        let bad = |what: &str| Refusal::BadParams { what: what.to_owned() };
-        let wanted: Map<String, Value> = request
-            .read(Member::Notifications)
-            .ok_or_else(|| bad("params.notifications must be an object"))?;
-        let names = |member: &str| {
-            let names = wanted.get(member).cloned().unwrap_or_else(|| json!([]));
-            let names = serde_json::from_value::<BTreeSet<String>>(names).ok();
-            let names = names.filter(|names| names.len() <= MOST_URIS);
-            names.ok_or_else(|| bad(&format!("{member} is a list of some strings")))
-        };
-        let share = ListenShare { uris: names(URIS)?, tasks: names(TASKS)? };
-        let is_wanted = |member: &str| wanted.get(member) == Some(&Value::Bool(true));
-        let lists = LISTS.iter().filter(|(member, _)| is_wanted(member));
-        Ok(Self { lists: lists.map(|(_, list)| *list).collect(), share })
-    }
+/// The lists, resources and tasks that are wanted.
+fn read_wanted(request: &Message) -> Result<(BTreeSet<&'static str>, ListenShare), Refusal> {
+    let bad = |what: &str| Refusal::BadParams { what: what.to_owned() };
+    let wanted: Map<String, Value> = request
+        .read(Member::Notifications)
+        .ok_or_else(|| bad("params.notifications must be an object"))?;
+    let names = |member: &str| {
+        let names = wanted.get(member).cloned().unwrap_or_else(|| json!([]));
+        let names = serde_json::from_value::<BTreeSet<String>>(names).ok();
+        let names = names.filter(|names| names.len() <= MOST_URIS);
+        names.ok_or_else(|| bad(&format!("{member} is a list of some strings")))
+    };
+    let share = ListenShare { uris: names(URIS)?, tasks: names(TASKS)? };
+    let is_wanted = |member: &str| wanted.get(member) == Some(&Value::Bool(true));
+    let lists = LISTS.iter().filter(|(member, _)| is_wanted(member));
+    Ok((lists.map(|(_, list)| *list).collect(), share))
 }
 
 impl Front {
     /// Says what is honoured, and goes on until dropped (SUB-1, SUB-3).
     pub(super) fn listen(self: &Arc<Self>, request: &FrontRequest) -> PendingWork {
         let FrontRequest { client, call, message, .. } = request;
-        let mut wanted = match WantedNotifications::read(message) {
+        let (mut lists, share) = match read_wanted(message) {
             Ok(wanted) => wanted,
             Err(why) => return request.finish(why),
         };
         let offered = self.capabilities(Era::Modern);
-        wanted.lists.retain(|list| offered[list]["listChanged"] == true);
-        let shares = self.shares(client, wanted.share);
+        lists.retain(|list| offered[list]["listChanged"] == true);
+        let shares = self.shares(client, share);
         let bridge = |server: &Arc<str>| {
             let running = self.fleet.running(server)?;
             Some((Arc::clone(server), Arc::downgrade(&running.bridge)))
@@ -139,7 +132,7 @@ impl Front {
             client: Arc::clone(client),
             call: call.clone(),
             id: request.id().clone(),
-            lists: wanted.lists,
+            lists,
             servers: shares.keys().filter_map(bridge).collect(),
             parts: Mutex::default(),
             stage: Mutex::new(ListenStage { pending, ..ListenStage::default() }),
@@ -206,36 +199,31 @@ impl Front {
         }
     }
 
-    pub(super) fn forget_listens(&self, client: u64) {
-        let is_theirs = |&(of, _): &(u64, Exchange), _: &mut Arc<OpenListen>| of == client;
-        // Not in the head of the loop: the lock must not be held in its body.
-        let gone: Vec<_> = lock(&self.listens).extract_if(is_theirs).collect();
-        for (_, listen) in gone {
-            listen.leave();
-        }
+    /// Takes out these listens; servers need not tell them anything any more.
+    pub(super) fn forget_listens(
+        &self,
+        is_meant: impl Fn(&OpenListen) -> bool,
+    ) -> Vec<Arc<OpenListen>> {
+        let gone = lock(&self.listens).extract_if(|_, listen| is_meant(listen)).collect::<Vec<_>>();
+        let gone: Vec<_> = gone.into_iter().map(|(_, listen)| listen).collect();
+        gone.iter().for_each(|listen| listen.leave());
+        gone
     }
 
-    /// Ends a listen with its result: the client may begin another.
-    fn end_listen(&self, client: u64, exchange: Exchange) {
-        let listen = lock(&self.listens).remove(&(client, exchange));
-        if let Some(listen) = listen {
-            listen.leave();
-            listen.finish();
+    /// Ends these listens with their results: the clients may begin others.
+    pub(super) fn end_listens(&self, is_meant: impl Fn(&OpenListen) -> bool) {
+        for listen in self.forget_listens(is_meant) {
+            let mut result = json!({});
+            list::sign(&mut result);
+            result["_meta"][meta::SUBSCRIPTION] = listen.subscription();
+            let answer = Message::result(&listen.id, result.to_string().as_bytes());
+            listen.call.finish(answer);
         }
     }
 
     /// Who listens.
     pub(super) fn listeners(&self) -> Vec<Arc<ClientConnection>> {
         lock(&self.listens).values().map(|listen| Arc::clone(&listen.client)).collect()
-    }
-
-    /// Ends the listens of these clients with their results.
-    pub(super) fn end_listens(&self, wanted: impl Fn(u64) -> bool) {
-        let mut open: Vec<_> = lock(&self.listens).keys().copied().collect();
-        open.retain(|(client, _)| wanted(*client));
-        for (client, exchange) in open {
-            self.end_listen(client, exchange);
-        }
     }
 
     /// Ends the listens at servers that are not ours any more, or are others now.
@@ -245,10 +233,7 @@ impl Front {
             let there = running_servers.get(server).filter(|_| members.contains(server));
             there.is_some_and(|it| std::ptr::eq(Weak::as_ptr(bridge), Arc::as_ptr(&it.bridge)))
         };
-        let open: Vec<_> = lock(&self.listens).values().cloned().collect();
-        for listen in open.iter().filter(|listen| !listen.servers.iter().all(is_there)) {
-            self.end_listen(listen.client.number(), listen.call.exchange());
-        }
+        self.end_listens(|listen| !listen.servers.iter().all(is_there));
     }
 
     /// Tells those who wanted to hear of a list, each under its own id (SUB-2, SUB-4).
@@ -290,14 +275,6 @@ impl OpenListen {
         for part in parts {
             part.cancel(None).detach();
         }
-    }
-
-    fn finish(&self) {
-        let mut result = json!({});
-        list::sign(&mut result);
-        result["_meta"][meta::SUBSCRIPTION] = self.subscription();
-        let answer = Message::result(&self.id, result.to_string().as_bytes());
-        self.call.finish(answer);
     }
 
     fn subscription(&self) -> Value {
@@ -363,12 +340,12 @@ impl ReplySink for ListenPart {
 
     fn recall(&self, _: Ask, _: &Message) {}
 
-    fn finish(&self, exchange: Exchange, _: Outcome) {
+    fn finish(&self, _: Exchange, _: Outcome) {
         // One that never began is not missed; one that ends takes the listen with it.
         if !self.note_honoured(ListenShare::default())
             && let Some(front) = self.front.upgrade()
         {
-            front.end_listen(self.number(), exchange);
+            front.end_listens(|listen| std::ptr::eq(listen, &*self.listen));
         }
     }
 

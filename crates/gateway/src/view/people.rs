@@ -420,7 +420,8 @@ impl Views {
     }
 
     /// How many people are remembered.
-    pub fn people(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn people(&self) -> usize {
         lock(&self.people).people.len()
     }
 }

@@ -54,26 +54,31 @@ impl Front {
         (self.fleet.roster.edition(), own.unwrap_or_default())
     }
 
+    /// The rosters that know of servers: that of all, and that of one person. Each counts for
+    /// the servers that are asked on behalf of the person, or for the others.
+    pub(super) fn rosters(&self) -> impl Iterator<Item = (&Roster, bool)> {
+        let own = self.person.iter().map(|person| (&person.roster, true));
+        std::iter::once((&self.fleet.roster, false)).chain(own)
+    }
+
     /// What all servers offer.
     pub(super) fn definitions(&self) -> Vec<Definition> {
-        let all = |kind| self.fleet.roster.definitions(kind);
-        let all = ListKind::ALL.into_iter().flat_map(all).filter(|it| !self.is_own(&it.server));
-        let own = self.person.iter().flat_map(|person| {
-            ListKind::ALL.into_iter().flat_map(|kind| person.roster.definitions(kind))
-        });
-        all.chain(own).collect()
+        let listed = |(roster, is_own): (&Roster, bool)| {
+            let all = ListKind::ALL.map(|kind| roster.definitions(kind)).into_iter().flatten();
+            all.filter(move |it| self.is_own(&it.server) == is_own)
+        };
+        self.rosters().flat_map(listed).collect()
     }
 
     /// The servers of this front that are not ready.
     pub(super) fn deferred(&self) -> Vec<Deferred> {
         let members = self.members();
-        let mut deferred = self.fleet.roster.deferred();
-        if let Some(person) = &self.person {
-            deferred.retain(|late| !person.has(&late.name));
-            deferred.extend(person.roster.deferred());
-            deferred.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut deferred = Vec::new();
+        for (roster, is_own) in self.rosters() {
+            let late = roster.deferred().into_iter().filter(|late| members.contains(&late.name));
+            deferred.extend(late.filter(|late| self.is_own(&late.name) == is_own));
         }
-        deferred.retain(|late| members.contains(&late.name));
+        deferred.sort_by(|one, other| one.name.cmp(&other.name));
         deferred
     }
 
@@ -96,21 +101,17 @@ impl Front {
     /// How long the lists of all servers may be kept (GW-83).
     pub(super) fn least_hints(&self, kind: ListKind) -> Hints {
         let members = self.members();
-        let is_all = |name: &str| members.contains(name) && !self.is_own(name);
-        let all = self.fleet.roster.hints(kind, is_all);
-        let own = self.person.as_ref().and_then(|person| {
-            let is_own = |name: &str| members.contains(name) && person.has(name);
-            person.roster.hints(kind, is_own)
+        let hints = self.rosters().filter_map(|(roster, is_own)| {
+            roster.hints(kind, |name| members.contains(name) && self.is_own(name) == is_own)
         });
-        all.into_iter().chain(own).reduce(Hints::least).unwrap_or_default()
+        hints.reduce(Hints::least).unwrap_or_default()
     }
 
     /// Has lists read again whose time is over.
     pub(super) fn freshen(&self, kind: ListKind) {
         let members = self.members();
-        self.fleet.roster.freshen(kind, |name| members.contains(name));
-        if let Some(person) = &self.person {
-            person.roster.freshen(kind, |name| members.contains(name));
+        for (roster, _) in self.rosters() {
+            roster.freshen(kind, |name| members.contains(name));
         }
     }
 
@@ -320,7 +321,7 @@ impl Front {
     /// A client goes on at another front. Its session lives on, and it hears which
     /// lists are others there; its listens end, and may begin anew.
     pub(crate) fn hand_over(&self, client: &Arc<ClientConnection>, to: &Self) {
-        self.end_listens(|of| of == client.number());
+        self.end_listens(|listen| listen.client.number() == client.number());
         let Some(session) = self.session(client) else { return };
         // First there, then not here: a call that comes meanwhile finds it.
         lock(&to.sessions).insert(client.number(), Arc::clone(&session));

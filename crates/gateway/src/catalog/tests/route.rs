@@ -39,7 +39,7 @@ fn check(unlisted: fn(ListKind, &str) -> Option<Owned>, lines: &str) {
         let (method, params) = request.split_once(' ').unwrap();
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
         let request = parse_one(text.into()).unwrap();
-        let way = match catalog().find_destination(&request, unlisted) {
+        let way = match catalog().find_destination(&request, None, unlisted) {
             Ok(Destination::Gateway) => "here".to_owned(),
             Ok(Destination::List(kind)) => kind.member().key().to_owned(),
             Ok(Destination::Server(server, request)) => {
