@@ -2,6 +2,7 @@
 //! SIGHUP asks for the files to be read again, or says that our terminal is gone.
 
 use std::io::{self, IsTerminal as _};
+use std::sync::Arc;
 
 use switchboard_gateway::watch::Reload;
 use switchboard_net::platform::is_stdin_a_pipe;
@@ -54,7 +55,7 @@ impl StopSignal {
 
     /// Reads the files again on SIGHUP. Where it says that the terminal we were
     /// started from is closed, we stop, as we would without this.
-    pub(crate) fn reload_on_hangup(&self, reload: Reload) -> io::Result<()> {
+    pub(crate) fn reload_on_hangup(&self, reload: Arc<Reload>) -> io::Result<()> {
         let mut signals = signal(SignalKind::hangup())?;
         let (ask, had_terminal) = (self.ask.clone(), io::stdin().is_terminal());
         tokio::spawn(async move {

@@ -31,7 +31,7 @@ pub use gateway::{
 pub use import::{Candidate, Import, ImportOutcome, MergeError};
 pub use key::nearest;
 pub use schema::schema;
-pub use settings::{Edit, Process, ServerOptions, Sleep};
+pub use settings::{Edit, ServerOptions};
 
 mod client_files;
 mod entry;

@@ -3,7 +3,6 @@
 
 use std::error::Error as _;
 use std::ffi::OsString;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -227,30 +226,17 @@ impl Drop for ProcessGroup {
 }
 
 /// What one server is shown: files and commands are read whenever it is asked for.
-pub struct CredentialSource {
-    credentials: Credentials,
-    passes: Vec<HeaderName>,
+pub(crate) struct CredentialSource {
+    pub(crate) credentials: Credentials,
     /// What the file spells out.
-    configured: HeaderMap,
+    pub(crate) headers: HeaderMap,
     /// What the command sees.
-    environment: Vec<(OsString, OsString)>,
-}
-
-impl CredentialSource {
-    /// For a server with these credentials, and headers that its file spells out.
-    pub fn new(
-        credentials: Credentials,
-        configured: HeaderMap,
-        environment: Vec<(OsString, OsString)>,
-    ) -> Self {
-        let passes = credentials.pass.iter().filter(|name| may_pass(name)).cloned().collect();
-        Self { credentials, passes, configured, environment }
-    }
+    pub(crate) environment: Vec<(OsString, OsString)>,
 }
 
 impl Credential for CredentialSource {
     fn passes(&self) -> &[HeaderName] {
-        &self.passes
+        &self.credentials.pass
     }
 
     fn headers(&self, client: &HeaderMap) -> Fetching<'_> {
@@ -260,14 +246,8 @@ impl Credential for CredentialSource {
                 let why = error.source().map(|why| format!(": {why}")).unwrap_or_default();
                 NoCredential(format!("{error}{why}"))
             })?;
-            Ok(self.credentials.merge(&client, &self.configured, &fetched))
+            Ok(self.credentials.merge(&client, &self.headers, &fetched))
         })
-    }
-}
-
-impl fmt::Debug for CredentialSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source").field("credentials", &self.credentials).finish_non_exhaustive()
     }
 }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 use http::HeaderName;
 use serde_json::json;
 use switchboard_net::backend::Backend as _;
-use switchboard_net::bridge::{Bridge, Children};
+use switchboard_net::bridge::Bridge;
 use switchboard_net::client::{ClientOptions, Declined};
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::roster::{
@@ -39,7 +39,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::monitor::CallMonitor;
-use crate::plan::{Plan, Process, ServerPlan, ToolSearch};
+use crate::plan::{Plan, ServerPlan, ToolSearch};
 use crate::view::{GatewayTasks, People};
 use crate::{lock, read, write};
 
@@ -85,10 +85,8 @@ pub(crate) struct RunningServer {
 }
 
 /// What may be different about a fleet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct FleetOptions {
-    /// Bounds on each conversation, where the plan has no others.
-    pub limits: Limits,
     /// Where lists are kept for the next time.
     pub cache: Option<Cache>,
     /// What sees the calls.
@@ -181,7 +179,7 @@ impl Fleet {
     /// sleeps is woken, and nobody waits for it.
     pub(crate) fn want(&self, name: &str) {
         let Some(running) = self.running(name) else { return };
-        if running.plan.idle().is_some() {
+        if running.plan.idle.is_some() {
             running.bridge.touch();
             self.roster.wake(name);
         }
@@ -242,17 +240,6 @@ fn bounded(plan: &ServerPlan, limits: &Limits) -> Limits {
     Limits { quiet, greeting: Some(plan.start), ..limits.clone() }
 }
 
-/// Who shares a connection.
-fn children(process: Process) -> Children {
-    match process {
-        Process::Shared => Children::Shared,
-        Process::PerSession => Children::PerSession,
-        Process::PerUser => Children::PerUser,
-        Process::PerRequest => Children::PerRequest,
-        Process::Pool(count) => Children::Pool(count.get()),
-    }
-}
-
 /// Headers of clients that any server wants, each once.
 fn carried(plan: &Plan) -> Option<Arc<[HeaderName]>> {
     let wanted = plan.servers.values().flat_map(ServerPlan::passes);
@@ -263,12 +250,6 @@ fn carried(plan: &Plan) -> Option<Arc<[HeaderName]>> {
         }
     }
     (!names.is_empty()).then(|| names.into())
-}
-
-impl std::fmt::Debug for Fleet {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fleet").field("servers", &self.names()).finish_non_exhaustive()
-    }
 }
 
 /// Servers at once: what the roster holds.
@@ -288,19 +269,24 @@ impl Fleet {
                 self.leaving.end(gone);
             }
         }
-        let limits = plan.bounds.limits(&self.options.limits);
+        let limits = plan.bounds.limits(&Limits::default());
         let mut next = RunningServers::new();
         for (name, plan) in &plan.servers {
             let name: Arc<str> = name.as_str().into();
             let running = match old.get(&name) {
                 Some(before) if *before.plan == *plan => Arc::clone(before),
-                Some(before) if plan.runs_as(&before.plan) => Arc::new(before.adjusted(plan)),
+                Some(before) if plan.runs_as(&before.plan) => {
+                    // The same connections under another plan.
+                    before.bridge.set_bounds((plan.calls, plan.start));
+                    let (bridge, held) = (Arc::clone(&before.bridge), before.held.clone());
+                    Arc::new(RunningServer { plan: Arc::new(plan.clone()), bridge, held })
+                }
                 before => Arc::new(self.started(&name, plan, &limits, before.is_some())?),
             };
             running.bridge.set_limits(bounded(plan, &limits));
             let is_new = old.get(&name).is_none_or(|before| !Arc::ptr_eq(before, &running));
             if is_new {
-                self.roster.sleep_after(&name, plan.idle(), &running.bridge, true);
+                self.roster.sleep_after(&name, plan.idle, &running.bridge, true);
             }
             next.insert(name, running);
         }
@@ -330,7 +316,7 @@ impl Fleet {
     ) -> Result<RunningServer, AddError> {
         let server = (self.reach)(plan).discreet();
         let (limits, bounds) = (Arc::new(bounded(plan, limits)), (plan.calls, plan.start));
-        let bridge = Bridge::guarding(server, children(plan.process), limits, bounds);
+        let bridge = Bridge::guarding(server, plan.process, limits, bounds);
         // A process that all share is not started once more for its lists.
         let listed = if bridge.is_common() {
             ServerTarget::behind(&bridge, &Arc::new(ClientIdentity::ours()))
@@ -354,15 +340,6 @@ impl Fleet {
         bridge.set_places(self.options.people.connections);
         let plan = Arc::new(plan.clone());
         Ok(RunningServer { plan, bridge, held: watch::Sender::default() })
-    }
-}
-
-impl RunningServer {
-    /// The same connections under another plan.
-    fn adjusted(&self, plan: &ServerPlan) -> Self {
-        self.bridge.set_bounds((plan.calls, plan.start));
-        let (bridge, held) = (Arc::clone(&self.bridge), self.held.clone());
-        Self { plan: Arc::new(plan.clone()), bridge, held }
     }
 }
 

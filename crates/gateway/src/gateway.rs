@@ -11,17 +11,17 @@
 //! [`Gateway::places`], and the caller serves it there.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use switchboard_net::backend::Backend;
+use switchboard_net::bridge::Children;
 use switchboard_net::roster::AddError;
 use switchboard_net::upstream::ServerTarget;
 
 use crate::authenticator::Authenticator;
 use crate::fleet::{Fleet, FleetOptions};
 use crate::lock;
-use crate::plan::{Plan, PlanChanges, Process, ServerPlan};
+use crate::plan::{Plan, PlanChanges, ServerPlan};
 use crate::view::Views;
 
 /// Many servers behind one address, of which others may take the place.
@@ -139,7 +139,7 @@ impl Gateway {
     /// server, by name. What was there before a change is the same thing after it.
     pub fn places(&self) -> Vec<Offered> {
         let state = lock(&self.state);
-        let is_shared = |plan: &ServerPlan| plan.process == Process::Shared;
+        let is_shared = |plan: &ServerPlan| plan.process == Children::Shared;
         let light = state.plan.servers.values().all(is_shared);
         let offered = |place, views: &Arc<Views>, shared, light| {
             let backend: Arc<dyn Backend> = Arc::<Views>::clone(views);
@@ -154,7 +154,7 @@ impl Gateway {
         let servers = state.servers.iter().map(|(name, views)| {
             let plan = state.plan.servers.get(name);
             let light = plan.is_some_and(is_shared);
-            let shared = light || plan.is_some_and(|plan| plan.process == Process::PerUser);
+            let shared = light || plan.is_some_and(|plan| plan.process == Children::PerUser);
             offered(Place::Server(name.clone()), views, shared, light)
         });
         places.extend(servers);
@@ -199,18 +199,6 @@ impl ServedPaths {
                 }
             }
         }
-    }
-}
-
-impl fmt::Debug for Gateway {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gateway").field("fleet", &self.fleet).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Offered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Offered").field("place", &self.place).finish_non_exhaustive()
     }
 }
 

@@ -10,8 +10,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
-use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -203,12 +201,6 @@ impl CallMonitor {
             is_sampled,
             transport,
         }));
-    }
-}
-
-impl fmt::Debug for CallMonitor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallMonitor").field("open", &self.open_calls()).finish_non_exhaustive()
     }
 }
 
@@ -516,17 +508,17 @@ impl Series {
 /// The calls of tools of one server.
 #[derive(Debug, Default)]
 struct ToolCounts {
-    by_name: SeriesTable<Box<str>, Series>,
+    by_name: SeriesTable<Series>,
     other: Series,
 }
 
-type SeriesTable<K, V> = RwLock<HashMap<K, Arc<V>>>;
+type SeriesTable<V> = RwLock<HashMap<Arc<str>, Arc<V>>>;
 
 /// All that is counted.
 #[derive(Debug)]
 pub struct Counts {
     methods: [Series; METHODS.len()],
-    servers: SeriesTable<Arc<str>, ToolCounts>,
+    servers: SeriesTable<ToolCounts>,
     others: Arc<ToolCounts>,
 }
 
@@ -537,22 +529,20 @@ impl Default for Counts {
     }
 }
 
-fn find<K: Eq + Hash + std::borrow::Borrow<str>, V>(
-    table: &SeriesTable<K, V>,
+/// The row of a name. One that is not there is added if there is room, and `may_add` says so.
+fn row<V: Default>(
+    table: &SeriesTable<V>,
     name: &str,
-) -> Option<Arc<V>> {
-    read(table).get(name).cloned()
-}
-
-/// Adds a row, if there is room for it.
-fn add<K: Eq + Hash, V: Default>(
-    table: &SeriesTable<K, V>,
-    name: K,
     most: usize,
+    may_add: impl FnOnce() -> bool,
 ) -> Option<Arc<V>> {
+    let there = read(table).get(name).cloned();
+    if there.is_some() || !may_add() {
+        return there;
+    }
     let mut table = write(table);
-    let has_room = table.len() < most || table.contains_key(&name);
-    has_room.then(|| Arc::clone(table.entry(name).or_default()))
+    let has_room = table.len() < most || table.contains_key(name);
+    has_room.then(|| Arc::clone(table.entry(name.into()).or_default()))
 }
 
 impl Counts {
@@ -566,18 +556,14 @@ impl Counts {
     /// is asked only about names that were not counted yet.
     fn tool(
         &self,
-        server: &Arc<str>,
+        server: &str,
         tool: &str,
         (outcome, elapsed): (CallResult, Duration),
         is_there: impl FnOnce() -> bool,
     ) {
-        let tools = find(&self.servers, server);
-        let tools = tools.or_else(|| add(&self.servers, Arc::clone(server), SERVERS));
+        let tools = row(&self.servers, server, SERVERS, || true);
         let tools = tools.unwrap_or_else(|| Arc::clone(&self.others));
-        if let Some(series) = find(&tools.by_name, tool) {
-            return series.add(outcome, elapsed);
-        }
-        let series = is_there().then(|| add(&tools.by_name, tool.into(), TOOLS)).flatten();
+        let series = row(&tools.by_name, tool, TOOLS, is_there);
         series.as_deref().unwrap_or(&tools.other).add(outcome, elapsed);
     }
 

@@ -19,7 +19,7 @@ use crate::config::{
 use crate::glob::fits;
 use crate::policy::{Access, Principal};
 
-pub use crate::config::{Edit, GatewayBounds, Listen, Process, Sleep, ToolSearch};
+pub use crate::config::{Edit, GatewayBounds, Listen, ToolSearch};
 pub use crate::credential::{Credentials, may_pass};
 pub use crate::glob::NameFilter;
 pub use server::{Secret, ServerPlan};

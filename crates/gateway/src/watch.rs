@@ -40,34 +40,28 @@ pub struct Watch {
     plan: Plan,
     /// What was wrong with them.
     told: Vec<String>,
-    nudges: Arc<Nudges>,
+    reload: Arc<Reload>,
     /// Something happened after the files were read.
     is_due: bool,
     /// Listens until it is dropped.
     listener: Option<RecommendedWatcher>,
 }
 
-/// Reasons to read the files again.
+/// Asks for the files to be read again, from anywhere: for SIGHUP.
 #[derive(Debug, Default)]
-struct Nudges {
+pub struct Reload {
     /// Something happened near the files.
     events: Notify,
     /// Somebody wants it now.
     now: AtomicBool,
 }
 
-/// Asks for the files to be read again, from anywhere: for SIGHUP.
-#[derive(Clone, Debug)]
-pub struct Reload {
-    nudges: Arc<Nudges>,
-}
-
 impl Reload {
     /// Reads the files again now, and tells what is wrong with them even if that
     /// was told before.
     pub fn now(&self) {
-        self.nudges.now.store(true, Ordering::Release);
-        self.nudges.events.notify_one();
+        self.now.store(true, Ordering::Release);
+        self.events.notify_one();
     }
 }
 
@@ -83,28 +77,28 @@ pub struct WatchError {
 impl Watch {
     /// `reading` is what came of `files` in these surroundings, and was told.
     pub fn new(files: Vec<PathBuf>, around: Surroundings, reading: &Reading) -> Self {
-        let (around, nudges) = (Arc::new(around), Arc::default());
+        let (around, reload) = (Arc::new(around), Arc::default());
         let (plan, told) = (reading.plan.clone(), reading.lines());
         let besides = reading.besides.clone();
         let folders = BTreeSet::new();
-        Self { files, besides, folders, around, plan, told, nudges, is_due: false, listener: None }
+        Self { files, besides, folders, around, plan, told, reload, is_due: false, listener: None }
     }
 
     /// Starts to listen. Without it, or where it fails, the files are read again
     /// when somebody asks for it.
     pub fn listen(&mut self) -> Result<(), WatchError> {
-        let nudges = Arc::clone(&self.nudges);
+        let reload = Arc::clone(&self.reload);
         let heard = move |event: notify::Result<notify::Event>| {
             // To read is no change; and what went wrong may have been one.
             if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
-                nudges.events.notify_one();
+                reload.events.notify_one();
             }
         };
         let nowhere = |source| WatchError { folder: PathBuf::new(), source };
         self.listener = Some(notify::recommended_watcher(heard).map_err(nowhere)?);
         self.extend()?;
         // They may have changed since they were read.
-        self.nudges.events.notify_one();
+        self.reload.events.notify_one();
         Ok(())
     }
 
@@ -124,8 +118,8 @@ impl Watch {
     }
 
     /// Asks for a reload, from anywhere.
-    pub fn reload(&self) -> Reload {
-        Reload { nudges: Arc::clone(&self.nudges) }
+    pub fn reload(&self) -> Arc<Reload> {
+        Arc::clone(&self.reload)
     }
 
     /// Waits until the files mean something else, or something else is wrong with
@@ -136,13 +130,13 @@ impl Watch {
     pub async fn changed(&mut self) -> Reading {
         loop {
             if !self.is_due {
-                self.nudges.events.notified().await;
+                self.reload.events.notified().await;
                 self.is_due = true;
             }
             self.settle().await;
             let reading = self.read().await;
             self.is_due = false;
-            let asked = self.nudges.now.swap(false, Ordering::AcqRel);
+            let asked = self.reload.now.swap(false, Ordering::AcqRel);
             let Some(reading) = reading else { continue };
             self.besides.clone_from(&reading.besides);
             if let Err(error) = self.extend() {
@@ -165,8 +159,8 @@ impl Watch {
     /// Waits until it is quiet, unless somebody wants it now.
     async fn settle(&self) {
         let start = Instant::now();
-        while !self.nudges.now.load(Ordering::Acquire) && start.elapsed() < PATIENCE {
-            if timeout(QUIET, self.nudges.events.notified()).await.is_err() {
+        while !self.reload.now.load(Ordering::Acquire) && start.elapsed() < PATIENCE {
+            if timeout(QUIET, self.reload.events.notified()).await.is_err() {
                 break;
             }
         }

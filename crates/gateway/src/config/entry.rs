@@ -38,7 +38,7 @@ impl Entry {
             process: all().find_map(|said| said.process).unwrap_or(plan.process),
             start: all().find_map(|said| said.start).unwrap_or(plan.start),
             call: all().find_map(|said| said.call),
-            sleep: all().find_map(|said| said.sleep).unwrap_or(plan.sleep),
+            idle: all().find_map(|said| said.idle).filter(|idle| !idle.is_zero()),
             calls: all().find_map(|said| said.calls).unwrap_or(plan.calls),
             ..plan
         }
@@ -288,11 +288,8 @@ impl EntryDraft<'_> {
                 self.remote(url)
             }
             (Some(_), Some((place, _))) => {
-                self.reader.error(
-                    &place,
-                    "the server has a command and a URL",
-                    "keep one of \"command\" and \"url\"",
-                );
+                let what = "the server has a command and a URL".to_owned();
+                self.reader.error(&place, what, "keep one of \"command\" and \"url\"");
                 None
             }
             (None, None) => {
@@ -316,11 +313,8 @@ impl EntryDraft<'_> {
             self.kind.take().filter(|(_, kind)| *kind != TransportKind::Stdio)
             && kind != TransportKind::Auto
         {
-            self.reader.error(
-                &place,
-                "the transport is for URLs, but the server is a command",
-                "write \"stdio\", or leave it out",
-            );
+            let what = "the transport is for URLs, but the server is a command".to_owned();
+            self.reader.error(&place, what, "write \"stdio\", or leave it out");
         }
         let mut words = words.into_iter();
         let Some(program) = words.next().filter(|program| !program.trim().is_empty()) else {
@@ -373,30 +367,21 @@ impl EntryDraft<'_> {
             Some((_, TransportKind::StreamableHttp)) => Strategy::HttpOnly,
             Some((_, TransportKind::Sse)) => Strategy::SseOnly,
             Some((place, TransportKind::Stdio)) => {
-                self.reader.error(
-                    &place,
-                    "the transport is for commands, but the server is a URL",
-                    "write \"http\", or leave it out",
-                );
+                let what = "the transport is for commands, but the server is a URL".to_owned();
+                self.reader.error(&place, what, "write \"http\", or leave it out");
                 return None;
             }
         };
         if let Some((place, _)) = self.args.take() {
-            self.reader.error(
-                &place,
-                "a URL has no arguments",
-                "leave \"args\" out, or name a \"command\"",
-            );
+            let what = "a URL has no arguments".to_owned();
+            self.reader.error(&place, what, "leave \"args\" out, or name a \"command\"");
         }
         let url: Option<Uri> = text.trim().parse().ok();
         let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
         let url = url.or_else(|| self.unfilled(&text));
         let Some(url) = url.filter(|url| url.host().is_some_and(|host| !host.is_empty())) else {
-            self.reader.error(
-                &place,
-                "the URL is not one of http:// or https://",
-                "write it in full: \"https://example.com/mcp\"",
-            );
+            let what = "the URL is not one of http:// or https://".to_owned();
+            self.reader.error(&place, what, "write it in full: \"https://example.com/mcp\"");
             return None;
         };
         if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {

@@ -499,11 +499,8 @@ fn principals(
         let mut principal = PrincipalDraft::read(reader, (name, node), granted);
         principal.name.clone_from(&name.text);
         if name.text.is_empty() {
-            reader.error(
-                &name.place,
-                "a key has no name",
-                "name whoever has it: it is shown in logs",
-            );
+            let what = "a key has no name".to_owned();
+            reader.error(&name.place, what, "name whoever has it: it is shown in logs");
         }
         if keys.iter().any(|other| other.name == principal.name) {
             let what = format!("key {:?} is there twice; the first one counts", name.text);
@@ -544,11 +541,8 @@ fn anonymous(
                 return Anonymous::Nobody;
             }
             if !principal.keys.is_empty() {
-                reader.error(
-                    &node.place,
-                    "who is anonymous has no key",
-                    "leave the key out, or put it into \"keys\"",
-                );
+                let what = "who is anonymous has no key".to_owned();
+                reader.error(&node.place, what, "leave the key out, or put it into \"keys\"");
             }
             Anonymous::Granted(Arc::new(principal))
         }

@@ -3,7 +3,6 @@
 //! Servers are compared and copied as their files write them: a variable stays a
 //! variable, so that no secret ends up where none was. Nothing is overwritten.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
@@ -50,7 +49,7 @@ pub enum ImportOutcome {
 }
 
 /// What was found, and what would be added.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Import {
     /// In the order of the files.
     pub candidates: Vec<Candidate>,
@@ -71,9 +70,9 @@ impl Import {
         let around = around.literal();
         let mut import = Self::default();
         let mut taken = match into.map(|file| Config::read(file, &around)) {
-            Some(Ok(config)) => Taken::of(&config),
+            Some(Ok(config)) => names_in(&config),
             Some(Err(error)) if !error.is_absent() && !is_bare(&error) => return Err(error),
-            _ => Taken::default(),
+            _ => Taken::new(),
         };
         let mut seen: Vec<PathBuf> = into.iter().filter_map(|file| same(file)).collect();
         for (client, file) in from {
@@ -93,7 +92,7 @@ impl Import {
             }
         }
         for candidate in &mut import.candidates {
-            candidate.fate = taken.place(candidate);
+            candidate.fate = decide(candidate, &mut taken);
         }
         Ok(import)
     }
@@ -127,34 +126,23 @@ fn candidates(
 ) -> Result<Vec<Candidate>, ReadError> {
     let text = text_of(file)?;
     let tree = tree::parse(file, &text).map_err(ReadError::Syntax)?;
-    let sections = client_files::server_sections(&tree, around);
     let mut found: Vec<Candidate> = Vec::new();
-    for section in &sections {
+    for section in &client_files::server_sections(&tree, around) {
+        let variables = FileVariables { around, inputs: section.inputs, braces: section.braces };
         // `Config::parse` has reported the mistakes of the section.
         for (name, node) in section.servers(&mut Vec::new()) {
-            if found.len() < MAX_SERVERS && !found.iter().any(|other| other.name == name.text) {
-                found.push(candidate(client, &name, node, section, around));
+            if found.len() >= MAX_SERVERS || found.iter().any(|other| other.name == name.text) {
+                continue;
             }
+            let (node, mut problems) = (portable(node, &variables), Vec::new());
+            let plain = Section::plain(&node);
+            let entry = entry::read(&name, &node, &plain, around, &mut problems, &mut Vec::new());
+            let MemberKey { text: name, place } = name;
+            let (client, fate) = (client.to_owned(), ImportOutcome::Broken);
+            found.push(Candidate { name, client, place, entry, problems, fate, node });
         }
     }
     Ok(found)
-}
-
-fn candidate(
-    client: &str,
-    name: &MemberKey,
-    node: &Node,
-    section: &Section<'_>,
-    around: &Surroundings,
-) -> Candidate {
-    let variables = FileVariables { around, inputs: section.inputs, braces: section.braces };
-    let node = portable(node, &variables);
-    let mut problems = Vec::new();
-    let entry =
-        entry::read(name, &node, &Section::plain(&node), around, &mut problems, &mut Vec::new());
-    let (name, place) = (name.text.clone(), name.place.clone());
-    let client = client.to_owned();
-    Candidate { name, client, place, entry, problems, fate: ImportOutcome::Broken, node }
 }
 
 /// The same with variables that every file may have.
@@ -175,40 +163,36 @@ fn portable(node: &Node, variables: &FileVariables<'_>) -> Node {
 }
 
 /// Names that are taken, and what they lead to.
-#[derive(Default)]
-struct Taken {
-    servers: Vec<(String, Option<Target>)>,
+type Taken = Vec<(String, Option<Target>)>;
+
+/// The names in a file.
+fn names_in(config: &Config) -> Taken {
+    let target = |name: &str| Some(nameless(&config.server(name)?.ok()?.plan.target));
+    config.names().map(|name| (name.to_owned(), target(name))).collect()
 }
 
-impl Taken {
-    fn of(config: &Config) -> Self {
-        let target = |name: &str| Some(nameless(&config.server(name)?.ok()?.plan.target));
-        let servers = config.names().map(|name| (name.to_owned(), target(name)));
-        Self { servers: servers.collect() }
+/// What becomes of a server, whose name is taken from here on.
+fn decide(candidate: &Candidate, taken: &mut Taken) -> ImportOutcome {
+    let Some(entry) = &candidate.entry else { return ImportOutcome::Broken };
+    let target = nameless(&entry.plan.target);
+    let same = taken.iter().find(|(_, other)| other.as_ref() == Some(&target));
+    if let Some((name, _)) = same {
+        return ImportOutcome::Same(name.clone());
     }
+    let name = free_name(taken, &candidate.name, &candidate.client);
+    taken.push((name.clone(), Some(target)));
+    ImportOutcome::Added(name)
+}
 
-    fn place(&mut self, candidate: &Candidate) -> ImportOutcome {
-        let Some(entry) = &candidate.entry else { return ImportOutcome::Broken };
-        let target = nameless(&entry.plan.target);
-        let same = self.servers.iter().find(|(_, other)| other.as_ref() == Some(&target));
-        if let Some((name, _)) = same {
-            return ImportOutcome::Same(name.clone());
-        }
-        let name = self.free(&candidate.name, &candidate.client);
-        self.servers.push((name.clone(), Some(target)));
-        ImportOutcome::Added(name)
-    }
-
-    /// A free name: the server's own, then with the client's name, then with a number.
-    fn free(&self, name: &str, client: &str) -> String {
-        let letters = client.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
-        let client = letters.collect::<String>().to_ascii_lowercase();
-        let whose = format!("{name}-{client}");
-        let numbered = (2..).map(|number| format!("{whose}-{number}"));
-        let names = [name.to_owned(), whose.clone()].into_iter().chain(numbered);
-        let is_free = |name: &String| self.servers.iter().all(|(taken, _)| taken != name);
-        names.into_iter().find(is_free).unwrap_or(whose)
-    }
+/// A free name: the server's own, then with the client's name, then with a number.
+fn free_name(taken: &Taken, name: &str, client: &str) -> String {
+    let letters = client.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
+    let client = letters.collect::<String>().to_ascii_lowercase();
+    let whose = format!("{name}-{client}");
+    let numbered = (2..).map(|number| format!("{whose}-{number}"));
+    let mut names = [name.to_owned(), whose.clone()].into_iter().chain(numbered);
+    let is_free = |name: &String| taken.iter().all(|(other, _)| other != name);
+    names.find(is_free).unwrap_or(whose)
 }
 
 /// Where a server is, whatever it is called.
@@ -224,15 +208,6 @@ impl Candidate {
     /// The mistakes; what is left are notes.
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| problem.weight == Weight::Error)
-    }
-}
-
-impl fmt::Debug for Candidate {
-    /// Leaves out what may be a secret.
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = out.debug_struct("Candidate");
-        shown.field("name", &self.name).field("place", &self.place.to_string());
-        shown.field("fate", &self.fate).finish_non_exhaustive()
     }
 }
 

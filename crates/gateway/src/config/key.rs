@@ -220,7 +220,7 @@ pub(super) const KEYS: &[ServerKey] = &[
         &["idleTimeout"],
         IDLE,
         "Stop the server after this time without a call; the next call starts it.",
-        |it, at| it.options.sleep = settings::sleep(&mut it.reader, at),
+        |it, at| it.options.idle = settings::idle(&mut it.reader, at),
     ),
     key(&["includePrompts"], WORDS, "The only prompts that clients see.", |it, at| {
         it.plan.prompts.only = it.reader.words(at);

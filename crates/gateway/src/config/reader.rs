@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::expand::{FileVariables, is_bare};
 use super::gateway::Placed;
 use super::key::nearest;
-use super::tree::{KeyValue, MemberKey, Value};
+use super::tree::{KeyValue, MemberKey, Node, Value};
 use super::{Problem, SourceLocation, Weight};
 
 /// What the variables of the file stand for, and what was wrong so far.
@@ -26,7 +26,7 @@ impl<'t> Reader<'t> {
     pub(super) fn error(
         &mut self,
         place: &SourceLocation,
-        what: impl Into<String>,
+        what: String,
         instead: impl Into<String>,
     ) {
         self.problems.push(Problem::error(place, what, instead));
@@ -82,27 +82,27 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// The items of a list of texts.
+    fn items<'n>(&mut self, (key, node): (&MemberKey, &'n Node)) -> Option<&'n [Node]> {
+        if let Value::List(items) = &node.value {
+            return Some(items);
+        }
+        self.wrong((key, node), "write a list of texts: [\"…\", \"…\"]");
+        None
+    }
+
     pub(super) fn words(&mut self, (key, node): KeyValue<'_>) -> Option<Vec<String>> {
-        let Value::List(items) = &node.value else {
-            self.wrong((key, node), "write a list of texts: [\"…\", \"…\"]");
-            return None;
-        };
-        items.iter().map(|item| self.text((key, item))).collect()
+        self.items((key, node))?.iter().map(|item| self.text((key, item))).collect()
     }
 
     /// The arguments of a program.
     pub(super) fn arguments(&mut self, (key, node): KeyValue<'_>) -> Option<Vec<String>> {
-        let Value::List(items) = &node.value else { return self.words((key, node)) };
-        items.iter().map(|item| self.scalar((key, item))).collect()
+        self.items((key, node))?.iter().map(|item| self.scalar((key, item))).collect()
     }
 
     /// The texts of a list, each with its place.
     pub(super) fn placed(&mut self, (key, node): KeyValue<'_>) -> Vec<Placed<String>> {
-        let Value::List(items) = &node.value else {
-            self.wrong((key, node), "write a list of texts: [\"…\", \"…\"]");
-            return Vec::new();
-        };
-        let texts = items.iter().filter_map(|item| {
+        let texts = self.items((key, node)).unwrap_or_default().iter().filter_map(|item| {
             Some(Placed { place: item.place.clone(), value: self.text((key, item))? })
         });
         texts.collect()

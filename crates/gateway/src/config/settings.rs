@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 use serde_json::Map;
+use switchboard_net::bridge::Children;
 
 use super::Problem;
 use super::gateway::Placed;
@@ -18,43 +19,16 @@ use crate::credential::may_pass;
 /// What a file says of a server, or of all servers that do not say otherwise.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ServerOptions {
-    /// Who shares a process with whom.
-    pub process: Option<Process>,
+    /// Who shares a process with whom; for a URL, who shares a session.
+    pub process: Option<Children>,
     /// How long it may take to start and to be greeted.
     pub start: Option<Duration>,
     /// How long it may take to answer a call.
     pub call: Option<Duration>,
-    /// When it may be put to sleep.
-    pub sleep: Option<Sleep>,
+    /// How long nobody uses it before it is put to sleep; zero if it stays.
+    pub idle: Option<Duration>,
     /// Calls it gets at once.
     pub calls: Option<NonZeroUsize>,
-}
-
-/// Who shares a process with whom; for a URL, who shares a session.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Process {
-    /// Everybody shares one. What a client can do, and which logs and questions
-    /// are whose, is then not told apart by every server.
-    Shared,
-    /// Each client session has its own; it is started when the client first calls.
-    #[default]
-    PerSession,
-    /// Each principal has its own.
-    PerUser,
-    /// Each call has its own.
-    PerRequest,
-    /// Each client session has its own, and so many are started ahead.
-    Pool(NonZeroUsize),
-}
-
-/// When an idle server is stopped; the next call starts it again.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Sleep {
-    /// It stays.
-    #[default]
-    Never,
-    /// After so long without a call.
-    After(Duration),
 }
 
 /// What clients see of a tool or prompt instead of what its server says.
@@ -91,20 +65,20 @@ pub(super) fn header_files(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -
     files
 }
 
-pub(super) fn process(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<Process> {
+pub(super) fn process(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<Children> {
     if let Some(pool) = node.get("pool") {
         let count = reader.count((key, pool))?;
         if count.get() > MAX_POOL {
             let what = format!("a pool of {count} is too large");
             reader.error(&pool.place, what, format!("write {MAX_POOL} or less"));
         }
-        return Some(Process::Pool(count));
+        return Some(Children::Pool(count.get()));
     }
     let process = match node.text() {
-        Some("shared") => Some(Process::Shared),
-        Some("per-session" | "per_session" | "session") => Some(Process::PerSession),
-        Some("per-user" | "per_user" | "user") => Some(Process::PerUser),
-        Some("per-request" | "per_request" | "request") => Some(Process::PerRequest),
+        Some("shared") => Some(Children::Shared),
+        Some("per-session" | "per_session" | "session") => Some(Children::PerSession),
+        Some("per-user" | "per_user" | "user") => Some(Children::PerUser),
+        Some("per-request" | "per_request" | "request") => Some(Children::PerRequest),
         Some(other) => {
             let what = format!("{:?} says {other:?}, which is no way to share", key.text);
             reader.error(&node.place, what, PROCESS);
@@ -134,11 +108,11 @@ pub(super) fn prefix(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Opti
 }
 
 /// A time; `false` and 0 are never.
-pub(super) fn sleep(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<Sleep> {
+pub(super) fn idle(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<Duration> {
     match &node.value {
-        Value::Bool(false) => Some(Sleep::Never),
-        Value::Number(number) if number == "0" => Some(Sleep::Never),
-        _ => reader.duration((key, node)).map(Sleep::After),
+        Value::Bool(false) => Some(Duration::ZERO),
+        Value::Number(number) if number == "0" => Some(Duration::ZERO),
+        _ => reader.duration((key, node)),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
+use switchboard_net::bridge::Children;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::roster::ListKind;
 use switchboard_net::secret::{LONG, SHORT, is_secret_name, words};
@@ -15,7 +16,7 @@ use switchboard_net::upstream::{ServerTarget, Target};
 
 use super::Plan;
 use crate::catalog;
-use crate::config::{Edit, Process, Sleep};
+use crate::config::Edit;
 use crate::credential::{CredentialSource, Credentials};
 use crate::glob::NameFilter;
 
@@ -29,13 +30,13 @@ pub struct ServerPlan {
     /// In words.
     pub description: Option<String>,
     /// Who shares a process, or a session, with whom.
-    pub process: Process,
+    pub process: Children,
     /// How long it may take to start and to be greeted.
     pub start: Duration,
     /// How long a call may take; none for what the protocol's limits say.
     pub call: Option<Duration>,
-    /// When it may be put to sleep.
-    pub sleep: Sleep,
+    /// How long nobody uses it before it is put to sleep; none if it stays.
+    pub idle: Option<Duration>,
     /// Calls it gets at once; further ones wait for their turn.
     pub calls: NonZeroUsize,
     /// Which of its tools clients see.
@@ -68,10 +69,10 @@ impl ServerPlan {
             name: name.into(),
             target,
             description: None,
-            process: Process::default(),
+            process: Children::default(),
             start: Self::START,
             call: None,
-            sleep: Sleep::default(),
+            idle: None,
             calls: Self::CALLS,
             tools: NameFilter::default(),
             prompts: NameFilter::default(),
@@ -94,7 +95,7 @@ impl ServerPlan {
                     return server;
                 }
                 let credentials = self.credentials.clone();
-                server.showing(Arc::new(CredentialSource::new(credentials, headers, environment)))
+                server.showing(Arc::new(CredentialSource { credentials, headers, environment }))
             }
         }
     }
@@ -147,22 +148,14 @@ impl ServerPlan {
     /// Whether what it offers may be another thing for each client: each has a
     /// process of its own, or is known there by headers of its own.
     pub fn is_personal(&self) -> bool {
-        let is_shared = matches!(self.process, Process::Shared | Process::PerRequest);
+        let is_shared = matches!(self.process, Children::Shared | Children::PerRequest);
         !is_shared || !self.passes().is_empty()
     }
 
     /// Whether it can tell people apart: each has a process of their own, or is
     /// known there by headers of their own.
     pub fn knows_people(&self) -> bool {
-        self.process == Process::PerUser || !self.passes().is_empty()
-    }
-
-    /// How long nobody uses it before it is put to sleep; none if it stays.
-    pub(crate) fn idle(&self) -> Option<Duration> {
-        match self.sleep {
-            Sleep::Never => None,
-            Sleep::After(idle) => Some(idle),
-        }
+        self.process == Children::PerUser || !self.passes().is_empty()
     }
 
     /// Headers of clients that it is sent: a command is sent none, whatever its file says.

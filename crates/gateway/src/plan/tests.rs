@@ -6,6 +6,8 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use switchboard_net::upstream::Target;
 
+use switchboard_net::bridge::Children;
+
 use super::*;
 use crate::config::{Config, Surroundings};
 use crate::policy::{Denied, KeyHash};
@@ -39,10 +41,7 @@ fn a_file_without_a_word_of_ours_has_a_plan() {
     );
     assert_eq!(plan.servers.keys().collect::<Vec<_>>(), ["a", "b"]);
     let a = &plan.servers["a"];
-    assert_eq!(
-        (a.process, a.sleep, a.start),
-        (Process::PerSession, Sleep::Never, ServerPlan::START)
-    );
+    assert_eq!((a.process, a.idle, a.start), (Children::PerSession, None, ServerPlan::START));
     assert_eq!(a.call, Some(Duration::from_secs(5)));
     assert!(a.tools.lets("get_x") && !a.tools.lets("put_x"));
     assert!(plan.access.is_open() && plan.groups.is_empty());
@@ -64,7 +63,7 @@ fn a_server_says_how_it_is_treated_and_defaults_fill_in() {
                                      "maxConcurrency": 9, "startTimeout": 7}}}"#,
     );
     let (a, b) = (&plan.servers["a"], &plan.servers["b"]);
-    assert_eq!((a.process, a.sleep, a.calls.get()), (Process::PerUser, Sleep::Never, 2));
+    assert_eq!((a.process, a.idle, a.calls.get()), (Children::PerUser, None, 2));
     assert_eq!((a.start, a.call), (Duration::from_secs(90), Some(Duration::from_millis(1500))));
     assert!(!a.prompts.lets("xy") && a.resources.lets("file:///a") && !a.resources.lets("db:x"));
     let edit = &a.tool_edits["t"];
@@ -72,8 +71,8 @@ fn a_server_says_how_it_is_treated_and_defaults_fill_in() {
     let annotations = serde_json::to_string(&edit.annotations).unwrap();
     assert_eq!(annotations, r#"{"readOnlyHint":true,"title":null}"#);
     assert_eq!(a.prompt_edits["p"].title.as_deref(), Some("P"));
-    assert_eq!(b.process, Process::Pool(3.try_into().unwrap()));
-    assert_eq!(b.sleep, Sleep::After(Duration::from_mins(10)));
+    assert_eq!(b.process, Children::Pool(3));
+    assert_eq!(b.idle, Some(Duration::from_mins(10)));
     assert_eq!((b.start, b.calls.get()), (Duration::from_secs(7), 9));
     assert!(b.tools.lets("only") && !b.tools.lets("other"), "a list is the wanted ones");
     assert_eq!(b.credentials.command.as_deref(), Some(&["get".to_owned(), "token".to_owned()][..]));
@@ -117,7 +116,7 @@ all = ["*"]
 "#;
     let (plan, problems) = Plan::build(&[config("m.toml", text)]);
     assert_eq!(problems, []);
-    assert_eq!(plan.servers["a"].sleep, Sleep::After(Duration::from_mins(5)));
+    assert_eq!(plan.servers["a"].idle, Some(Duration::from_mins(5)));
     assert_eq!(plan.servers["a"].calls.get(), 3);
     assert_eq!((plan.listen.port, plan.search), (Some(4000), ToolSearch::Above(40)));
     assert_eq!(plan.groups["all"], ["a"]);
@@ -264,7 +263,7 @@ fn the_first_of_several_files_counts() {
     assert_eq!(command.program, "1");
     assert_eq!(plan.listen.port, Some(1));
     assert_eq!(plan.listen.host.as_deref(), Some("h"));
-    assert_eq!(plan.servers["b"].process, Process::PerRequest);
+    assert_eq!(plan.servers["b"].process, Children::PerRequest);
 }
 
 #[test]

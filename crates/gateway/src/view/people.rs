@@ -252,7 +252,7 @@ impl Person {
                 before => self.ask(name, running, before.is_some()),
             }
             // It only listens for what has changed, and would keep the server awake.
-            self.roster.sleep_after(name, running.plan.idle(), &running.bridge, false);
+            self.roster.sleep_after(name, running.plan.idle, &running.bridge, false);
             servers.insert(Arc::clone(name), now);
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
+use switchboard_net::bridge::Children;
 use switchboard_net::client::{Client, ClientOptions, ListenFilter};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::http::listen::{self, ListenOptions};
@@ -18,7 +19,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::authenticator::{Authenticator, Entrance};
 use crate::fleet::{Fleet, FleetOptions};
-use crate::plan::{Edit, Plan, Process, ServerPlan, ToolSearch};
+use crate::plan::{Edit, Plan, ServerPlan, ToolSearch};
 use crate::policy::{Access, KeyHash, Principal};
 use crate::view::tests::front::SERVER;
 use house::House;
@@ -64,7 +65,7 @@ fn plan(house: SocketAddr) -> Plan {
     let url = format!("http://{house}/mcp").parse().unwrap();
     let target = Target::Url { url, strategy: Strategy::HttpOnly, headers: HeaderMap::new() };
     let mut house = ServerPlan::new("house", target);
-    house.process = Process::Shared;
+    house.process = Children::Shared;
     house.credentials.pass = vec![HeaderName::from_static("x-tenant")];
     let all = ServerPlan::new("all", Target::Command(command));
     let servers = [all, house].map(|plan| (plan.name.clone(), plan));
@@ -376,21 +377,21 @@ async fn who_was_here_longest_ago_makes_room_for_another() {
 #[tokio::test]
 async fn sessions_live_on_when_a_server_begins_to_tell_people_apart_and_when_it_does_so_no_more() {
     let place = usual(Era::Legacy).await;
-    let with = |process: Process| {
+    let with = |process: Children| {
         let mut plan = plan(place.address);
         plan.servers.remove("house");
         plan.servers.get_mut("all").unwrap().process = process;
         place.fleet.change(&plan).unwrap();
         place.views.change(&place.fleet.names());
     };
-    with(Process::Shared);
+    with(Children::Shared);
     let [ada, _bob] = place.both(Era::Legacy).await;
     until_listed(&ada, &["all__t"]).await;
     assert_eq!(place.views.people(), 0);
-    with(Process::PerUser);
+    with(Children::PerUser);
     assert_eq!(place.views.people(), 2);
     until_listed(&ada, &["all__t"]).await;
-    with(Process::Shared);
+    with(Children::Shared);
     until_listed(&ada, &["all__t"]).await;
     place.fleet.close().await;
 }
