@@ -280,7 +280,7 @@ fn usual_files(around: &Surroundings) -> Search {
         match Config::read(&place.file, around) {
             Ok(config) => search.read.push(config),
             // A file of settings without servers is no mistake.
-            Err(error) if error.is_absent() || matches!(error, ReadError::NoServers { .. }) => {}
+            Err(error) if error.is_without_servers() => {}
             Err(error) => search.unread.push(error),
         }
         search.places.push(place.file);

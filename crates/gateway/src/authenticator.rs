@@ -241,22 +241,9 @@ fn refused(denied: Denied) -> AuthDenial {
     AuthDenial::unknown(challenge, format!("{denied}; send it as X-API-Key or as a bearer token"))
 }
 
-impl fmt::Debug for Hearing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hearing").finish_non_exhaustive()
-    }
-}
-
 impl fmt::Debug for EntranceGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EntranceGate").field("entrance", &self.entrance).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Authenticator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let table = self.table();
-        f.debug_struct("Authenticator").field("users", &table.users.keys()).finish_non_exhaustive()
     }
 }
 

@@ -34,16 +34,17 @@ pub const PAGE: usize = 1000;
 #[derive(Debug, Default)]
 pub struct Catalog {
     lists: [Vec<ListedItem>; 4],
-    tools: HashMap<String, Owned>,
-    prompts: HashMap<String, Owned>,
-    resources: HashMap<String, Arc<str>>,
+    /// Whose tool, prompt or resource it is, by what it is offered as.
+    owners: [HashMap<String, Owned>; 3],
     templates: Vec<(TemplatePattern, Arc<str>)>,
-    collisions: Vec<Collision>,
+    /// What is not offered because something else has its place.
+    pub(crate) collisions: Vec<Collision>,
     /// The tools that want arguments repeated as headers.
     annotated: HashMap<String, Arc<[Annotation]>>,
     /// Made by the first search.
     seek: OnceLock<Index>,
-    bytes: usize,
+    /// The bytes of all definitions.
+    pub(crate) bytes: usize,
 }
 
 /// Whose something is, and what its server calls it.
@@ -116,49 +117,39 @@ impl Catalog {
     }
 
     fn add(&mut self, server: &Arc<str>, kind: ListKind, shaped: ListedDefinition) {
-        let text = match kind {
-            ListKind::Tools => {
-                let annotations = header_annotations(&shaped.text);
-                if !annotations.is_empty() && !self.tools.contains_key(&shaped.offered) {
-                    self.annotated.insert(shaped.offered.clone(), annotations.into());
+        let ListedDefinition { own, offered, mut text } = shaped;
+        if kind == ListKind::Templates {
+            self.templates.push((TemplatePattern::new(&own), Arc::clone(server)));
+        } else {
+            let free = match self.owners[kind as usize].entry(offered) {
+                Entry::Vacant(free) => free,
+                Entry::Occupied(taken) => {
+                    let (name, kept) = (taken.key().clone(), Arc::clone(&taken.get().server));
+                    self.collisions.push(Collision { name, kept, lost: Arc::clone(server) });
+                    return;
                 }
-                named(&mut self.tools, server, shaped)
+            };
+            let annotations = header_annotations(kind, &text);
+            if !annotations.is_empty() {
+                self.annotated.insert(free.key().clone(), annotations.into());
             }
-            ListKind::Prompts => named(&mut self.prompts, server, shaped),
-            ListKind::Resources => match self.resources.entry(shaped.own) {
-                Entry::Vacant(free) => {
-                    free.insert(Arc::clone(server));
-                    Ok(shaped.text)
-                }
-                Entry::Occupied(taken) => Err((taken.key().clone(), Arc::clone(taken.get()))),
-            },
-            ListKind::Templates => {
-                self.templates.push((TemplatePattern::new(&shaped.own), Arc::clone(server)));
-                Ok(shaped.text)
+            let definition = Part::new(&text);
+            if kind != ListKind::Resources && definition.get(&["name"]).is_some() {
+                text = definition.with_string("name", free.key()).unwrap_or(text);
             }
-        };
-        match text {
-            Ok(text) => {
-                let list = &mut self.lists[kind as usize];
-                let before = list.last().filter(|item| item.server == *server);
-                let index = before.map_or(0, |item| item.index + 1);
-                self.bytes += text.len();
-                list.push(ListedItem { server: Arc::clone(server), index, text });
-            }
-            Err((name, kept)) => {
-                self.collisions.push(Collision { name, kept, lost: Arc::clone(server) });
-            }
+            free.insert(Owned { server: Arc::clone(server), name: own });
         }
-    }
-
-    /// Whether two offer the same of one kind.
-    pub fn is_same(&self, other: &Self, kind: ListKind) -> bool {
-        self.lists[kind as usize] == other.lists[kind as usize]
+        let list = &mut self.lists[kind as usize];
+        let before = list.last().filter(|item| item.server == *server);
+        let index = before.map_or(0, |item| item.index + 1);
+        self.bytes += text.len();
+        list.push(ListedItem { server: Arc::clone(server), index, text });
     }
 
     /// The capabilities whose lists are others than those of `old`.
     pub(crate) fn changed_lists(&self, old: &Self) -> Vec<&'static str> {
-        let changed = ListKind::ALL.into_iter().filter(|kind| !self.is_same(old, *kind));
+        let is_other = |kind: &ListKind| self.lists[*kind as usize] != old.lists[*kind as usize];
+        let changed = ListKind::ALL.into_iter().filter(is_other);
         let mut changed: Vec<_> = changed.map(ListKind::capability).collect();
         changed.dedup();
         changed
@@ -167,16 +158,6 @@ impl Catalog {
     /// How many of a kind there are.
     pub fn count(&self, kind: ListKind) -> usize {
         self.lists[kind as usize].len()
-    }
-
-    /// The bytes of all definitions.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// What is not offered because something else has its place.
-    pub fn collisions(&self) -> &[Collision] {
-        &self.collisions
     }
 
     /// A page of a list: a cursor says which server's turn it is, and how far it was read.
@@ -202,58 +183,33 @@ impl Catalog {
 
     /// Whose this is, and what its server calls it.
     pub(crate) fn owner(&self, kind: ListKind, name: &str) -> Option<Owned> {
-        let as_it_is =
-            |server: &Arc<str>| Owned { server: Arc::clone(server), name: name.to_owned() };
-        match kind {
-            ListKind::Tools => self.tool(name).cloned(),
-            ListKind::Prompts => self.prompt(name).cloned(),
-            ListKind::Resources => self.resource(name).map(as_it_is),
-            ListKind::Templates => self.template(name).map(as_it_is),
-        }
+        let server = match kind {
+            ListKind::Tools | ListKind::Prompts => {
+                return self.owners[kind as usize].get(name).cloned();
+            }
+            ListKind::Resources => self.resource(name),
+            ListKind::Templates => {
+                let named = self.templates.iter().find(|(pattern, _)| pattern.text == name);
+                named.map(|(_, server)| server).or_else(|| self.resource(name))
+            }
+        };
+        Some(Owned { server: Arc::clone(server?), name: name.to_owned() })
     }
 
     /// Whose tool this is.
     pub fn tool(&self, offered: &str) -> Option<&Owned> {
-        self.tools.get(offered)
-    }
-
-    /// Whose prompt this is.
-    pub fn prompt(&self, offered: &str) -> Option<&Owned> {
-        self.prompts.get(offered)
+        self.owners[ListKind::Tools as usize].get(offered)
     }
 
     /// Whose resource this is: the one that lists it, else the one whose template fits best.
     pub fn resource(&self, uri: &str) -> Option<&Arc<str>> {
-        self.resources.get(uri).or_else(|| {
-            let fitting = self.templates.iter().filter(|(pattern, _)| pattern.fits(uri));
-            // Of equals the first.
-            let best = fitting.rev().max_by_key(|(pattern, _)| pattern.literal());
-            best.map(|(_, server)| server)
-        })
-    }
-
-    /// Whose template this is, or whose resource.
-    pub fn template(&self, text: &str) -> Option<&Arc<str>> {
-        let named = self.templates.iter().find(|(pattern, _)| pattern.text() == text);
-        named.map(|(_, server)| server).or_else(|| self.resource(text))
-    }
-}
-
-/// The definition under its offered name; whose that name is, if it is taken.
-fn named(
-    table: &mut HashMap<String, Owned>,
-    server: &Arc<str>,
-    shaped: ListedDefinition,
-) -> Result<Bytes, (String, Arc<str>)> {
-    match table.entry(shaped.offered) {
-        Entry::Occupied(taken) => Err((taken.key().clone(), Arc::clone(&taken.get().server))),
-        Entry::Vacant(free) => {
-            let definition = Part::new(&shaped.text);
-            let named =
-                definition.get(&["name"]).map(|_| definition.with_string("name", free.key()));
-            free.insert(Owned { server: Arc::clone(server), name: shaped.own });
-            Ok(named.flatten().unwrap_or(shaped.text))
+        if let Some(listed) = self.owners[ListKind::Resources as usize].get(uri) {
+            return Some(&listed.server);
         }
+        let fitting = self.templates.iter().filter(|(pattern, _)| pattern.fits(uri));
+        // Of equals the first.
+        let best = fitting.rev().max_by_key(|(pattern, _)| pattern.literal());
+        best.map(|(_, server)| server)
     }
 }
 
@@ -266,7 +222,10 @@ fn shape_definition(plan: &ServerPlan, definition: &Definition) -> Option<Listed
     }
     let edit = plan.edits(definition.kind).get(&own);
     let shown = edit.and_then(|edit| edit.name.as_deref()).unwrap_or(&own);
-    let offered = plan.offered(shown);
+    let offered = match definition.kind {
+        ListKind::Tools | ListKind::Prompts => plan.offered(shown),
+        ListKind::Resources | ListKind::Templates => own.clone(),
+    };
     let text = edit.and_then(|edit| apply_edit(&text, edit)).unwrap_or(text);
     Some(ListedDefinition { own, offered, text })
 }
@@ -275,7 +234,7 @@ fn shape_definition(plan: &ServerPlan, definition: &Definition) -> Option<Listed
 struct ListedDefinition {
     /// What its server calls it.
     own: String,
-    /// What a tool or prompt is called among those of other servers.
+    /// What it is called among those of other servers.
     offered: String,
     text: Bytes,
 }
@@ -303,10 +262,11 @@ fn apply_edit(text: &Bytes, edit: &Edit) -> Option<Bytes> {
 }
 
 /// The arguments that a tool wants repeated.
-fn header_annotations(definition: &[u8]) -> Vec<Annotation> {
+fn header_annotations(kind: ListKind, definition: &[u8]) -> Vec<Annotation> {
     let schema = Part::new(definition).get(&["inputSchema"]);
     let is_annotated = |schema: &Part<'_>| {
-        std::str::from_utf8(schema.text()).is_ok_and(|text| text.contains("x-mcp-header"))
+        let text = std::str::from_utf8(schema.text());
+        kind == ListKind::Tools && text.is_ok_and(|text| text.contains("x-mcp-header"))
     };
     let Some(schema) = schema.filter(is_annotated) else { return Vec::new() };
     param::annotations(&schema.value().unwrap_or_default()).unwrap_or_default()
@@ -352,11 +312,6 @@ impl TemplatePattern {
         }
         literals.push(rest.to_owned());
         Self { text: text.to_owned(), literals }
-    }
-
-    /// The template as it was written.
-    fn text(&self) -> &str {
-        &self.text
     }
 
     /// How much of it is said.

@@ -107,6 +107,11 @@ impl ReadError {
         }
     }
 
+    /// Whether there is no file, or one of settings that names no servers.
+    pub fn is_without_servers(&self) -> bool {
+        self.is_absent() || matches!(self, Self::NoServers { .. })
+    }
+
     /// Whether there is simply no such file.
     pub fn is_absent(&self) -> bool {
         let Self::Unreadable { source, .. } = self else { return false };
@@ -328,11 +333,7 @@ impl Surroundings {
 impl fmt::Debug for Surroundings {
     /// Leaves out the variables: some are tokens.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Surroundings")
-            .field("variables", &self.variables.len())
-            .field("folder", &self.folder)
-            .field("is_literal", &self.is_literal)
-            .finish()
+        out.debug_struct("Surroundings").field("folder", &self.folder).finish_non_exhaustive()
     }
 }
 

@@ -50,9 +50,10 @@ impl Credentials {
                 merged.append(name, value.clone());
             }
         }
-        replace(&mut merged, configured);
+        // What comes later takes the place of what has the same name.
+        merged.extend(configured.clone());
         for headers in fetched {
-            replace(&mut merged, headers);
+            merged.extend(headers.clone());
         }
         merged
     }
@@ -79,16 +80,6 @@ pub fn may_pass(name: &HeaderName) -> bool {
         "x-api-key",
     ];
     !NEVER.contains(&name.as_str()) && !name.as_str().starts_with("mcp-")
-}
-
-/// Puts `newer` in the place of what has the same names.
-fn replace(headers: &mut HeaderMap, newer: &HeaderMap) {
-    for name in newer.keys() {
-        headers.remove(name);
-        for value in newer.get_all(name) {
-            headers.append(name, value.clone());
-        }
-    }
 }
 
 /// Bytes of headers: servers take less.

@@ -61,9 +61,10 @@ pub struct Fleet {
     leaving: Leaving,
     /// Of all clients, whichever way they come.
     pub(crate) tasks: GatewayTasks,
-    search: RwLock<ToolSearch>,
+    /// When clients search for tools rather than list them.
+    pub(crate) search: RwLock<ToolSearch>,
     /// Headers of clients that some server wants.
-    carried: RwLock<Option<Arc<[HeaderName]>>>,
+    pub(crate) carried: RwLock<Option<Arc<[HeaderName]>>>,
     /// Whether a server can tell people apart.
     knows_people: AtomicBool,
     pub(crate) people: People,
@@ -129,16 +130,6 @@ impl Fleet {
         fleet.monitor().know(&fleet);
         fleet.change(plan)?;
         Ok(fleet)
-    }
-
-    /// When clients search for tools rather than list them.
-    pub(crate) fn search(&self) -> ToolSearch {
-        *read(&self.search)
-    }
-
-    /// Headers of clients that some server wants.
-    pub(crate) fn carried(&self) -> Option<Arc<[HeaderName]>> {
-        read(&self.carried).clone()
     }
 
     /// Whether any server can tell people apart.

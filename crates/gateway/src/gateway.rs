@@ -191,12 +191,11 @@ impl ServedPaths {
         gone.for_each(|(_, group)| group.close());
         for (name, members) in &plan.groups {
             let members = members.iter().map(|member| Arc::from(member.as_str())).collect();
-            match self.groups.get(name) {
-                Some(group) => group.change(&members),
-                None => {
-                    let views = Views::new(fleet, members, None, authenticator);
-                    self.groups.insert(name.clone(), views);
-                }
+            if let Some(group) = self.groups.get(name) {
+                group.change(&members);
+            } else {
+                let views = Views::new(fleet, members, None, authenticator);
+                self.groups.insert(name.clone(), views);
             }
         }
     }

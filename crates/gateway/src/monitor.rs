@@ -24,7 +24,7 @@ use switchboard_proto::trace::{PARENT, Parent, STATE, members, with};
 
 use crate::fleet::Fleet;
 use crate::policy;
-use crate::span::{Sampler, Span, SpanKind, Spans};
+use crate::span::{self, Sampler, Span, Spans};
 use crate::{read, write};
 use own_tools::Recent;
 
@@ -293,13 +293,13 @@ impl ObservedCall {
         attributes.push(("network.transport", self.transport.into()));
         attributes.extend(self.id.iter().map(|id| ("jsonrpc.request.id", shown(id).into())));
         attributes.extend(client.session().map(|session| ("mcp.session.id", session.into())));
-        spans.send(whole(self.span, self.parent, SpanKind::Server, offered, self.at, attributes));
+        spans.send(whole(self.span, self.parent, span::SERVER, offered, self.at, attributes));
         if let (Some((id, from)), Some(server)) = (self.onward, &self.server) {
             let target = self.target.as_deref();
             let mut attributes = said_of(self, target, end);
             attributes.push(("switchboard.server", (&**server).into()));
             attributes.extend(self.place_of(server));
-            spans.send(whole(id, Some(self.span), SpanKind::Client, target, from, attributes));
+            spans.send(whole(id, Some(self.span), span::CLIENT, target, from, attributes));
         }
     }
 

@@ -121,9 +121,10 @@ impl Plan {
         let mut principals: Vec<Arc<Principal>> = Vec::new();
         for Granted { is_group, name } in gateways.iter().flat_map(|gateway| &gateway.granted) {
             let groups = || self.groups.keys().map(String::as_str);
-            problems.extend(match is_group {
-                true => unknown(name, "group", "add it to \"groups\"", groups()),
-                false => unknown_server(name, names),
+            problems.extend(if *is_group {
+                unknown(name, "group", "add it to \"groups\"", groups())
+            } else {
+                unknown_server(name, names)
             });
         }
         for key in gateways.iter().flat_map(|gateway| &gateway.keys) {

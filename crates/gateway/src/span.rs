@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use serde_json::{Value, json};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_proto::trace::Parent;
@@ -29,8 +29,8 @@ pub struct Span {
     pub parent: Option<u64>,
     /// What others on the way said about the trace.
     pub state: Option<Box<str>>,
-    /// Which side of a call it is.
-    pub kind: SpanKind,
+    /// Which side of a call it is: [`SERVER`] or [`CLIENT`].
+    pub kind: u8,
     /// What it is called; one of few.
     pub name: String,
     /// When it began.
@@ -43,14 +43,10 @@ pub struct Span {
     pub is_error: bool,
 }
 
-/// Which side of a call a span is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum SpanKind {
-    /// Ours for a client.
-    Server,
-    /// Ours towards a server.
-    Client,
-}
+/// The kind of a span of ours for a client, by the number that OTLP has for it.
+pub const SERVER: u8 = 2;
+/// The same of one towards a server.
+pub const CLIENT: u8 = 3;
 
 /// Where spans are sent, and how.
 #[derive(Clone, Debug)]
@@ -200,15 +196,11 @@ fn otlp_request(resource: &[(String, String)], spans: &[Span]) -> Value {
 fn otlp_span(span: &Span) -> Value {
     let attributes: Vec<_> =
         span.attributes.iter().map(|(key, value)| otlp_attribute(key, value)).collect();
-    let kind = match span.kind {
-        SpanKind::Server => 2,
-        SpanKind::Client => 3,
-    };
     let mut json = json!({
         "traceId": format!("{:032x}", span.trace),
         "spanId": format!("{:016x}", span.id),
         "name": span.name,
-        "kind": kind,
+        "kind": span.kind,
         "startTimeUnixNano": nanos(span.from),
         "endTimeUnixNano": nanos(span.until),
         "attributes": attributes,
@@ -317,7 +309,9 @@ async fn deliver(
         let (why, may_pass) = match timeout(options.timeout, fetch.send(request)).await {
             Ok(Ok(response)) if response.status().is_success() => return Ok(()),
             Ok(Ok(response)) => {
-                (format!("HTTP {}", response.status()), may_pass(response.status()))
+                // The statuses that the specification has for "try again".
+                let may_pass = matches!(response.status().as_u16(), 429 | 502 | 503 | 504);
+                (format!("HTTP {}", response.status()), may_pass)
             }
             Ok(Err(error)) => (error.to_string(), true),
             Err(_) => ("the collector takes too long".to_owned(), true),
@@ -329,11 +323,6 @@ async fn deliver(
         attempt += 1;
         pause *= 2;
     }
-}
-
-/// The statuses that the specification has for "try again".
-fn may_pass(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 429 | 502 | 503 | 504)
 }
 
 /// Makes ids, each another, from a beginning that nobody else has.

@@ -37,7 +37,7 @@ use crate::authenticator::{Authenticator, Hearing};
 use crate::catalog::{Catalog, Destination, Nowhere};
 use crate::fleet::{Fleet, RunningServer};
 use crate::monitor::{self, OwnTool};
-use crate::plan::ToolSearch;
+use crate::plan::{ServerPlan, ToolSearch};
 use crate::policy::Grant;
 use crate::{lock, read, write};
 use listen::OpenListens;
@@ -70,7 +70,7 @@ pub(crate) struct Views {
     /// if the system had no randomness for a key: then no state is let through.
     sealer: Option<Arc<Sealer>>,
     /// As many as there are grants of principals.
-    fronts: Mutex<Vec<(Grant, Arc<Front>)>>,
+    fronts: Mutex<Vec<Arc<Front>>>,
     /// When grants are others.
     _hearing: Hearing,
     /// Those that are for one person each.
@@ -139,7 +139,7 @@ impl Views {
     }
 
     fn each(&self) -> Vec<Arc<Front>> {
-        let all: Vec<_> = lock(&self.fronts).iter().map(|(_, front)| Arc::clone(front)).collect();
+        let all = lock(&self.fronts).clone();
         all.into_iter().chain(lock(&self.people).fronts().map(Arc::clone)).collect()
     }
 
@@ -156,11 +156,11 @@ impl Views {
             return self.front_of_person(grant, client, words);
         }
         let mut fronts = lock(&self.fronts);
-        if let Some((_, front)) = fronts.iter().find(|(known, _)| known == grant) {
+        if let Some(front) = fronts.iter().find(|front| front.grant == *grant) {
             return Arc::clone(front);
         }
         let front = self.make_front(grant, None);
-        fronts.push((grant.clone(), Arc::clone(&front)));
+        fronts.push(Arc::clone(&front));
         front
     }
 
@@ -181,9 +181,9 @@ impl Views {
     /// The front of a client, and its session with it.
     fn front(&self, client: &Arc<ClientConnection>, words: Option<&Message>) -> Arc<Front> {
         let front = self.find_front(client, words);
-        if client.era() == Era::Legacy && !front.has_session(client) {
+        if client.era() == Era::Legacy && front.session(client).is_none() {
             // It greeted while its grant changed.
-            let other = self.each().into_iter().find(|front| front.has_session(client));
+            let other = self.each().into_iter().find(|front| front.session(client).is_some());
             if let Some(other) = other {
                 other.hand_over(client, &front);
             }
@@ -195,7 +195,7 @@ impl Views {
     fn regrant(&self) {
         self.rehouse();
         let grants = self.authenticator.grants();
-        lock(&self.fronts).retain(|(grant, _)| grants.contains(grant));
+        lock(&self.fronts).retain(|front| grants.contains(&front.grant));
         lock(&self.people).keep_grants(&grants);
     }
 
@@ -268,7 +268,7 @@ impl Backend for Views {
     }
 
     fn forget(&self, client: &Arc<ClientConnection>) {
-        let all: Vec<_> = lock(&self.fronts).iter().map(|(_, front)| Arc::clone(front)).collect();
+        let all = lock(&self.fronts).clone();
         for front in all.into_iter().chain(self.fronts_of_people(client)) {
             front.forget_listens(|listen| listen.client.number() == client.number());
             let session = lock(&front.sessions).remove(&client.number());
@@ -281,7 +281,7 @@ impl Backend for Views {
     fn carries(&self) -> Option<Arc<[HeaderName]>> {
         match &self.only {
             Some(name) => self.fleet.running(name)?.bridge.carries(),
-            None => self.fleet.carried(),
+            None => read(&self.fleet.carried).clone(),
         }
     }
 
@@ -327,8 +327,8 @@ pub(crate) struct Front {
     person: Option<Arc<Person>>,
     /// The one server of this path, which is passed on as it is.
     only: Option<Arc<str>>,
-    /// By which rules clients of that path were last told what there is.
-    rules: Mutex<Option<one::Rules>>,
+    /// By whose rules clients of that path were last told what there is.
+    rules: Mutex<Option<Arc<ServerPlan>>>,
     /// The tasks that hear of changes at the servers.
     watching: OnceLock<Vec<OwnedTask>>,
 }
@@ -475,11 +475,6 @@ impl Front {
         lock(&self.sessions).get(&client.number()).cloned()
     }
 
-    /// Whether it has greeted this client.
-    fn has_session(&self, client: &ClientConnection) -> bool {
-        lock(&self.sessions).contains_key(&client.number())
-    }
-
     /// The clients with a session that have confirmed it.
     fn ready_sessions(&self) -> Vec<Arc<ClientSession>> {
         let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
@@ -504,7 +499,7 @@ impl Front {
             return self.open_task(request);
         }
         let catalog = self.catalog();
-        if method == method::CALL_TOOL && self.fleet.search() != ToolSearch::Never {
+        if method == method::CALL_TOOL && *read(&self.fleet.search) != ToolSearch::Never {
             request = match self.search(request, &catalog) {
                 Ok(request) => request,
                 Err(answered) => return answered,

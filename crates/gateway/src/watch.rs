@@ -30,7 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const MOST_FOLDERS: usize = 64;
 
 /// Files, and what they meant when they were last read.
-#[derive(Debug)]
 pub struct Watch {
     files: Vec<PathBuf>,
     /// Files that they name.
@@ -134,7 +133,10 @@ impl Watch {
                 self.is_due = true;
             }
             self.settle().await;
-            let reading = self.read().await;
+            let (files, around) = (self.files.clone(), Arc::clone(&self.around));
+            // Where nobody waits for the disk; none while the program ends.
+            let read = tokio::task::spawn_blocking(move || Reading::read(&files, &around));
+            let reading = read.await.ok();
             self.is_due = false;
             let asked = self.reload.now.swap(false, Ordering::AcqRel);
             let Some(reading) = reading else { continue };
@@ -164,12 +166,6 @@ impl Watch {
                 break;
             }
         }
-    }
-
-    /// Reads the files where nobody waits for the disk; none while the program ends.
-    async fn read(&self) -> Option<Reading> {
-        let (files, around) = (self.files.clone(), Arc::clone(&self.around));
-        tokio::task::spawn_blocking(move || Reading::read(&files, &around)).await.ok()
     }
 }
 

@@ -45,7 +45,7 @@ fn nothing_of_a_definition_changes_but_its_name() {
     let owned = |name: &str| Owned { server: "b".into(), name: name.to_owned() };
     assert_eq!(catalog.tool("b__t"), Some(&owned("t")));
     assert_eq!(catalog.tool("t"), None);
-    assert_eq!(catalog.prompt("a__p").unwrap().name, "p");
+    assert_eq!(catalog.owner(ListKind::Prompts, "a__p").unwrap().name, "p");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn the_order_is_that_of_the_names_of_servers_whoever_comes_first() {
     let (a, b) = ([tool("a", "z"), tool("a", "y")], [tool("b", "x")]);
     let one = Catalog::plain([a.to_vec(), b.to_vec()].concat());
     let other = Catalog::plain([b.to_vec(), a.to_vec()].concat());
-    assert!(one.is_same(&other, ListKind::Tools));
+    assert!(one.changed_lists(&other).is_empty());
     let page = one.page(ListKind::Tools, None, PAGE).unwrap();
     assert_eq!(texts(&page), [r#"{"name":"a__z"}"#, r#"{"name":"a__y"}"#, r#"{"name":"b__x"}"#]);
 }
@@ -75,16 +75,17 @@ fn a_resource_is_of_the_first_server_that_has_it_and_the_others_are_told() {
     assert_eq!(catalog.resource("x://2").map(|server| &**server), Some("a"), "of equals the first");
     assert_eq!(catalog.resource("x://deep/2/end").map(|server| &**server), Some("b"));
     assert_eq!(catalog.resource("y://2"), None);
-    assert_eq!(catalog.template("x://deep/{id}/end").map(|server| &**server), Some("b"));
+    let completed = catalog.owner(ListKind::Templates, "x://deep/{id}/end");
+    assert_eq!(completed.map(|it| it.server), Some("b".into()));
     let lost = Collision { name: "x://1".to_owned(), kept: "a".into(), lost: "b".into() };
-    assert_eq!(catalog.collisions(), [lost]);
+    assert_eq!(catalog.collisions, [lost]);
     assert_eq!(catalog.count(ListKind::Resources), 1);
 }
 
 #[test]
 fn a_tool_that_a_server_lists_twice_is_offered_once() {
     let catalog = Catalog::plain(vec![tool("a", "t"), tool("a", "t")]);
-    assert_eq!((catalog.count(ListKind::Tools), catalog.collisions().len()), (1, 1));
+    assert_eq!((catalog.count(ListKind::Tools), catalog.collisions.len()), (1, 1));
 }
 
 #[test]
@@ -135,7 +136,7 @@ fn names_that_stay_as_they_are_belong_to_the_first_server_that_has_them() {
     assert_eq!(catalog.tool("read").unwrap().server, "a".into());
     assert_eq!(catalog.tool("own").unwrap().server, "b".into());
     let lost = Collision { name: "read".to_owned(), kept: "a".into(), lost: "b".into() };
-    assert_eq!(catalog.collisions(), [lost]);
+    assert_eq!(catalog.collisions, [lost]);
     assert_eq!(catalog.tool(&bare_name("x.y")).unwrap().name, "x.y");
     plan.prefix = Some("p".to_owned());
     let catalog = Catalog::new(vec![tool("a", "read")], |_| Some(plan.clone().into()));
@@ -218,7 +219,7 @@ fn a_thousand_tools_of_twenty_servers_are_all_there_in_pages_of_any_size() {
         .map(|number| tool(&format!("server {:02}", number % 20), &name(number / 20)))
         .collect();
     let catalog = Catalog::plain(all);
-    assert_eq!((catalog.count(ListKind::Tools), catalog.collisions().len()), (1000, 0));
+    assert_eq!((catalog.count(ListKind::Tools), catalog.collisions.len()), (1000, 0));
     for size in [1, 7, 999, 1000, 5000] {
         let (mut seen, mut cursor) = (Vec::new(), None);
         while {
@@ -291,7 +292,7 @@ proptest! {
             prop_assert!(templates.iter().any(is_best));
         }
         for (_, template) in &templates {
-            prop_assert!(catalog.template(template).is_some(), "completion finds {}", template);
+            prop_assert!(catalog.owner(ListKind::Templates, template).is_some(), "completion finds {}", template);
         }
     }
 

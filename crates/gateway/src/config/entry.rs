@@ -106,13 +106,10 @@ pub(super) struct EntryDraft<'t> {
     pub(super) sided: Vec<(MemberKey, Side)>,
 }
 
-/// What a file calls a transport.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// What a file calls a transport: that of commands, one of URLs, or either.
 pub(super) enum TransportKind {
     Stdio,
-    Http,
-    StreamableHttp,
-    Sse,
+    Url(Strategy),
     Auto,
 }
 
@@ -122,9 +119,9 @@ impl TransportKind {
         match letters.collect::<String>().to_ascii_lowercase().as_str() {
             "stdio" | "local" => Some(Self::Stdio),
             // Clients with this name for it fall back to the older transport.
-            "http" | "remote" => Some(Self::Http),
-            "streamablehttp" => Some(Self::StreamableHttp),
-            "sse" => Some(Self::Sse),
+            "http" | "remote" => Some(Self::Url(Strategy::HttpFirst)),
+            "streamablehttp" => Some(Self::Url(Strategy::HttpOnly)),
+            "sse" => Some(Self::Url(Strategy::SseOnly)),
             "auto" => Some(Self::Auto),
             _ => None,
         }
@@ -309,10 +306,7 @@ impl EntryDraft<'_> {
         name: &MemberKey,
         (place, words): (SourceLocation, Vec<String>),
     ) -> Option<Target> {
-        if let Some((place, kind)) =
-            self.kind.take().filter(|(_, kind)| *kind != TransportKind::Stdio)
-            && kind != TransportKind::Auto
-        {
+        if let Some((place, TransportKind::Url(_))) = self.kind.take() {
             let what = "the transport is for URLs, but the server is a command".to_owned();
             self.reader.error(&place, what, "write \"stdio\", or leave it out");
         }
@@ -363,9 +357,8 @@ impl EntryDraft<'_> {
 
     fn remote(&mut self, (place, text): (SourceLocation, String)) -> Option<Target> {
         let strategy = match self.kind.take() {
-            None | Some((_, TransportKind::Auto | TransportKind::Http)) => Strategy::HttpFirst,
-            Some((_, TransportKind::StreamableHttp)) => Strategy::HttpOnly,
-            Some((_, TransportKind::Sse)) => Strategy::SseOnly,
+            None | Some((_, TransportKind::Auto)) => Strategy::HttpFirst,
+            Some((_, TransportKind::Url(strategy))) => strategy,
             Some((place, TransportKind::Stdio)) => {
                 let what = "the transport is for commands, but the server is a URL".to_owned();
                 self.reader.error(&place, what, "write \"http\", or leave it out");

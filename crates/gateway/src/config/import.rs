@@ -71,23 +71,23 @@ impl Import {
         let mut import = Self::default();
         let mut taken = match into.map(|file| Config::read(file, &around)) {
             Some(Ok(config)) => names_in(&config),
-            Some(Err(error)) if !error.is_absent() && !is_bare(&error) => return Err(error),
+            Some(Err(error)) if !error.is_without_servers() => return Err(error),
             _ => Taken::new(),
         };
-        let mut seen: Vec<PathBuf> = into.iter().filter_map(|file| same(file)).collect();
+        // One file under one name, wherever links lead.
+        let mut seen: Vec<PathBuf> = into.iter().filter_map(|it| it.canonicalize().ok()).collect();
         for (client, file) in from {
-            let Some(real) = same(file) else { continue };
-            if seen.contains(&real) {
-                continue;
+            match file.canonicalize() {
+                Ok(real) if !seen.contains(&real) => seen.push(real),
+                _ => continue,
             }
-            seen.push(real);
             match candidates(client, file, &around) {
                 Ok(found) if found.is_empty() => {}
                 Ok(found) => {
                     import.files.push(file.clone());
                     import.candidates.extend(found);
                 }
-                Err(error) if error.is_absent() || is_bare(&error) => {}
+                Err(error) if error.is_without_servers() => {}
                 Err(error) => import.unread.push(error),
             }
         }
@@ -107,16 +107,6 @@ impl Import {
     pub fn added(&self) -> usize {
         self.candidates.iter().filter(|found| matches!(found.fate, ImportOutcome::Added(_))).count()
     }
-}
-
-/// One file under one name, wherever links lead.
-fn same(file: &Path) -> Option<PathBuf> {
-    file.canonicalize().ok()
-}
-
-/// Whether a file is one of settings that names no servers.
-fn is_bare(error: &ReadError) -> bool {
-    matches!(error, ReadError::NoServers { .. })
 }
 
 fn candidates(

@@ -1,6 +1,7 @@
 //! The keys of a server, in the file of any client: one table for reading and for the schema.
 
 use serde_json::Value as Json;
+use switchboard_net::upstream::Strategy;
 
 use super::entry::{EntryDraft, TransportKind};
 use super::schema::{
@@ -87,7 +88,9 @@ pub(super) const KEYS: &[ServerKey] = &[
         &["bearer_token_env_var"],
         TEXT,
         "The variable that holds the bearer token.",
-        |it, at| it.bearer(at),
+        |it, at| {
+            it.bearer(at);
+        },
     ),
     key(
         &["command"],
@@ -129,14 +132,18 @@ pub(super) const KEYS: &[ServerKey] = &[
         &["env_vars"],
         WORDS,
         "Environment variables that the command inherits.",
-        |it, at| it.passed_on(at),
+        |it, at| {
+            it.passed_on(at);
+        },
     ),
     key_on(
         Side::Url,
         &["env_http_headers"],
         PAIRS,
         "Headers to send, each with the name of the variable that has its value.",
-        |it, at| it.header_variables(at),
+        |it, at| {
+            it.header_variables(at);
+        },
     ),
     key(
         &["excludeTools", "disabledTools", "disabled_tools"],
@@ -157,7 +164,7 @@ pub(super) const KEYS: &[ServerKey] = &[
     // A URL of the transport that its name says.
     key(&["httpUrl"], URL, "A URL of Streamable HTTP.", |it, at| {
         it.url = it.placed_text(at);
-        let kind = (at.1.place.clone(), TransportKind::StreamableHttp);
+        let kind = (at.1.place.clone(), TransportKind::Url(Strategy::HttpOnly));
         it.kind = it.kind.take().or(Some(kind));
     }),
     key(

@@ -218,59 +218,46 @@ impl Secret {
 
 impl ServerPlan {
     fn secrets(&self) -> Vec<Secret> {
-        let mut found = FoundSecrets::default();
+        let mut found = Vec::new();
+        // Adds a value that is `long` enough, or whose name tells that it is secret.
+        let mut add = |name: &str, value: &str, long: usize| {
+            let value = value.trim();
+            if value.len() >= long || value.len() >= SHORT && is_secret_name(name) {
+                found.push(Secret { name: name.to_owned(), value: value.to_owned() });
+            }
+        };
         match &self.target {
             Target::Command(command) => {
                 for (name, value) in &command.env {
-                    found.add(name, value, LONG);
+                    add(name, value, LONG);
                     // A key may have lines, of which only one is told.
-                    value.lines().for_each(|line| found.add(name, line, LONG));
+                    value.lines().for_each(|line| add(name, line, LONG));
                 }
-                found.add_args(&command.args);
+                // `--token X`, `--token=X`, `TOKEN=X`: of arguments only what names itself.
+                let mut before = "";
+                for arg in &command.args {
+                    let pair = arg.split_once('=').filter(|(name, _)| is_secret_name(name));
+                    let is_flag = before.starts_with('-') && !before.contains('=');
+                    if let Some((name, value)) = pair {
+                        add(name.trim_start_matches('-'), value, SHORT);
+                    } else if is_flag && is_secret_name(before) {
+                        add(before.trim_start_matches('-'), arg, SHORT);
+                    }
+                    before = arg;
+                }
             }
             Target::Url { url, headers, .. } => {
                 for (name, value) in headers {
                     let value = String::from_utf8_lossy(value.as_bytes());
-                    words(name.as_str(), &value)
-                        .for_each(|word| found.add(name.as_str(), word, SHORT));
+                    words(name.as_str(), &value).for_each(|word| add(name.as_str(), word, SHORT));
                 }
                 for pair in url.query().unwrap_or_default().split('&') {
                     let (name, value) = pair.split_once('=').unwrap_or(("query", pair));
-                    found.add(name, value, LONG);
+                    add(name, value, LONG);
                 }
             }
         }
-        found.secrets
-    }
-}
-
-#[derive(Default)]
-struct FoundSecrets {
-    secrets: Vec<Secret>,
-}
-
-impl FoundSecrets {
-    /// Adds a value that is `long` enough, or whose name tells that it is secret.
-    fn add(&mut self, name: &str, value: &str, long: usize) {
-        let value = value.trim();
-        if value.len() >= long || value.len() >= SHORT && is_secret_name(name) {
-            self.secrets.push(Secret { name: name.to_owned(), value: value.to_owned() });
-        }
-    }
-
-    /// `--token X`, `--token=X`, `TOKEN=X`: of arguments only what names itself.
-    fn add_args(&mut self, args: &[String]) {
-        let mut before = "";
-        for arg in args {
-            if let Some((name, value)) =
-                arg.split_once('=').filter(|(name, _)| is_secret_name(name))
-            {
-                self.add(name.trim_start_matches('-'), value, SHORT);
-            } else if before.starts_with('-') && !before.contains('=') && is_secret_name(before) {
-                self.add(before.trim_start_matches('-'), arg, SHORT);
-            }
-            before = arg;
-        }
+        found
     }
 }
 

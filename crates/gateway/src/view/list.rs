@@ -61,7 +61,7 @@ impl Front {
         let (_, old) = std::mem::replace(&mut *current, (edition, Arc::clone(&new)));
         drop(current);
         drop(making);
-        for lost in new.collisions().iter().filter(|lost| !old.collisions().contains(lost)) {
+        for lost in new.collisions.iter().filter(|lost| !old.collisions.contains(lost)) {
             let (name, kept, lost) = (&lost.name, &*lost.kept, &*lost.lost);
             tracing::warn!(
                 name,
@@ -127,14 +127,6 @@ impl Front {
             None => Ok(ListPage { items: self.searching(), next: None }),
             Some(_) => Err(BadCursor),
         }
-    }
-
-    /// How long a list may be kept, and by whom: not by all where a server tells
-    /// them apart, or we do.
-    fn hints(&self, client: &ClientConnection, kind: ListKind) -> Hints {
-        let mut hints = self.least_hints(kind);
-        hints.public &= client.who().name().is_empty() && self.person.is_none();
-        hints
     }
 
     /// A list as the client's revision has it, whatever its servers speak (GW-44, GW-70).

@@ -206,7 +206,9 @@ impl Front {
     ) -> Vec<Arc<OpenListen>> {
         let gone = lock(&self.listens).extract_if(|_, listen| is_meant(listen)).collect::<Vec<_>>();
         let gone: Vec<_> = gone.into_iter().map(|(_, listen)| listen).collect();
-        gone.iter().for_each(|listen| listen.leave());
+        for listen in &gone {
+            listen.leave();
+        }
         gone
     }
 
@@ -345,7 +347,7 @@ impl ReplySink for ListenPart {
         if !self.note_honoured(ListenShare::default())
             && let Some(front) = self.front.upgrade()
         {
-            front.end_listens(|listen| std::ptr::eq(listen, &*self.listen));
+            front.end_listens(|listen| std::ptr::eq(listen, Arc::as_ptr(&self.listen)));
         }
     }
 

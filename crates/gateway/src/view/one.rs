@@ -23,67 +23,45 @@ use super::visibility::{self, Visibility, watched};
 use super::{Front, FrontRequest};
 use crate::catalog::Nowhere;
 use crate::fleet::RunningServer;
-use crate::glob::NameFilter;
 use crate::lock;
 use crate::plan::ServerPlan;
 use crate::policy::Grant;
 
-const LISTS: [ListKind; 3] = [ListKind::Tools, ListKind::Prompts, ListKind::Resources];
-
-/// What decides on what is shown: filters of the plan, and the tools of a grant.
-#[derive(Clone, PartialEq)]
-pub(super) struct Rules {
-    plan: [NameFilter; 3],
-    granted: NameFilter,
-}
-
-impl Rules {
-    fn new(plan: &ServerPlan, grant: &Grant) -> Self {
-        let plan = LISTS.map(|kind| plan.filter(kind).clone());
-        Self { plan, granted: grant.tools.clone() }
-    }
-
-    /// Tells a client of the lists that are others by these rules.
-    fn tell_changed(&self, old: &Self, client: &Arc<ClientConnection>) {
-        for (at, kind) in LISTS.into_iter().enumerate() {
-            let is_granted = kind != ListKind::Tools || self.granted == old.granted;
-            let is_same = is_granted && self.plan[at] == old.plan[at];
-            if let (false, Some(name)) = (is_same, method::list_changed(kind.capability())) {
-                tell(client, None, &Message::notification(name, None));
-            }
-        }
-    }
-}
-
 impl Front {
-    /// Remembers the rules as they are now; returns those of before.
-    pub(super) fn renew_rules(&self) -> (Option<Rules>, Option<Rules>) {
-        let running = self.only.as_ref().and_then(|name| self.running(name));
-        let new = running.map(|running| Rules::new(&running.plan, &self.grant));
-        let mut rules = lock(&self.rules);
-        let old = rules.clone();
-        if new.is_some() {
-            // While the server is not there, what was told last stays.
-            rules.clone_from(&new);
-        }
-        (old, new)
+    /// Remembers the plan of the server as it is now; returns that of before. While the
+    /// server is not there, what was told last stays.
+    pub(super) fn renew_rules(&self) -> Option<Arc<ServerPlan>> {
+        let running = self.running(self.only.as_ref()?)?;
+        lock(&self.rules).replace(Arc::clone(&running.plan))
     }
 
     /// The plan is another: tells clients whose lists are others now.
     pub(super) fn tell_rules_changed(&self) {
-        if let (Some(old), Some(new)) = self.renew_rules() {
+        if let Some(old) = self.renew_rules() {
             for session in self.ready_sessions() {
-                new.tell_changed(&old, &session.client);
+                self.tell_lists(&old, &self.grant, &session.client);
             }
         }
     }
 
     /// A client came from another front of the same path.
     pub(super) fn tell_rules_of(&self, before: &Self, client: &Arc<ClientConnection>) {
-        let (old, new) = (lock(&before.rules).clone(), lock(&self.rules).clone());
-        let is_ready = client.phase() == Some(Phase::Ready);
-        if let (Some(old), Some(new), true) = (old, new, is_ready) {
-            new.tell_changed(&old, client);
+        let old = lock(&before.rules).clone();
+        if let Some(old) = old.filter(|_| client.phase() == Some(Phase::Ready)) {
+            self.tell_lists(&old, &before.grant, client);
+        }
+    }
+
+    /// Tells a client of the lists that are others by this plan and grant than by those of
+    /// before: the filters of the plan, and the tools of a grant.
+    fn tell_lists(&self, old: &ServerPlan, grant: &Grant, client: &Arc<ClientConnection>) {
+        let Some(new) = lock(&self.rules).clone() else { return };
+        for kind in [ListKind::Tools, ListKind::Prompts, ListKind::Resources] {
+            let is_granted = kind != ListKind::Tools || self.grant.tools == grant.tools;
+            let is_same = is_granted && new.filter(kind) == old.filter(kind);
+            if let (false, Some(name)) = (is_same, method::list_changed(kind.capability())) {
+                tell(client, None, &Message::notification(name, None));
+            }
         }
     }
 

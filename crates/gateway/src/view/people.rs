@@ -289,7 +289,6 @@ struct RememberedPerson {
     mark: PersonMark,
     /// Who lets them in: a key may speak for many.
     who: Who,
-    grant: Grant,
     person: Arc<Person>,
     front: Arc<Front>,
     used: Instant,
@@ -322,12 +321,13 @@ impl RememberedPeople {
     }
 
     fn find(&mut self, mark: &PersonMark, grant: &Grant) -> Option<&mut RememberedPerson> {
-        self.people.iter_mut().find(|one| one.mark == *mark && one.grant == *grant)
+        self.people.iter_mut().find(|one| one.mark == *mark && one.front.grant == *grant)
     }
 
     /// Forgets those who see something else now or whose key is gone, unless they are still here.
     pub(super) fn keep_grants(&mut self, grants: &[Grant]) {
-        let stays = |one: &RememberedPerson| one.who.is_current() && grants.contains(&one.grant);
+        let stays =
+            |one: &RememberedPerson| one.who.is_current() && grants.contains(&one.front.grant);
         self.people.retain(|one| stays(one) || !one.is_left());
     }
 
@@ -399,9 +399,8 @@ impl Views {
         }
         let person = people.meet(mark, client, words);
         let front = self.make_front(grant, Some(Arc::clone(&person)));
-        let (grant, used) = (grant.clone(), Instant::now());
-        let (who, shown) = (client.who().clone(), Arc::clone(&front));
-        seen.people.push(RememberedPerson { mark, who, grant, person, front: shown, used });
+        let (who, shown, used) = (client.who().clone(), Arc::clone(&front), Instant::now());
+        seen.people.push(RememberedPerson { mark, who, person, front: shown, used });
         seen.sweep(&people.bounds);
         let this = || Weak::clone(&self.this);
         seen.sweeping.get_or_insert_with(|| OwnedTask::spawn(sweep(this())));

@@ -71,8 +71,7 @@ impl ReplyRewrite for ServerReply {
         let Self { client, server, context, change, .. } = self;
         let Some(fleet) = context.fleet.upgrade() else { return Failure::CLOSED.into() };
         let is_result = answer.kind() == Kind::Result;
-        let answer = match change {
-            _ if !is_result => answer.clone(),
+        let answer = match if is_result { change } else { &AnswerChange::Plain } {
             AnswerChange::Plain => answer.clone(),
             AnswerChange::Show { kind, plan, grant } => {
                 Visibility::new(plan, grant).without_hidden(*kind, answer)
@@ -96,8 +95,8 @@ impl ReplyRewrite for ServerReply {
         // Only this server gets to see its state again.
         let whole = [server.as_bytes(), b"\0", state.as_bytes()].concat();
         let sealer = context.sealer.as_deref();
-        match sealer.and_then(|sealer| sealer.seal_bytes(whole, client.principal())) {
-            Some(sealed) => answer.with_string(Member::RequestState, &sealed).into(),
+        match sealer.and_then(|it| it.seal_bytes(whole, client.principal())) {
+            Some(state) => answer.with_string(Member::RequestState, &state).into(),
             None => Failure::NotSealed.into(),
         }
     }

@@ -331,7 +331,9 @@ impl ServerLink {
             return;
         };
         if !is_welcome {
-            waiting.iter().for_each(|request| request.call.finish(outcome.clone()));
+            for request in &waiting {
+                request.call.finish(outcome.clone());
+            }
             return;
         }
         let message = Message::notification(method::INITIALIZED, None);

@@ -11,6 +11,7 @@ use switchboard_proto::revision::Era;
 
 use super::{Front, FrontRequest, list};
 use crate::catalog::Catalog;
+use crate::read;
 
 /// Finds tools.
 const FIND: &str = "find_tools";
@@ -31,7 +32,7 @@ const SHOWN: [&str; 6] =
 impl Front {
     /// Whether clients are shown two tools in place of these.
     pub(super) fn is_searched(&self, catalog: &Catalog) -> bool {
-        self.fleet.search().applies(catalog.count(ListKind::Tools))
+        read(&self.fleet.search).applies(catalog.count(ListKind::Tools))
     }
 
     /// Answers `find_tools`, and takes `call_tool` for the call that is meant. A client may

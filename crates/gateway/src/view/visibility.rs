@@ -98,13 +98,16 @@ impl Front {
         }
     }
 
-    /// How long the lists of all servers may be kept (GW-83).
-    pub(super) fn least_hints(&self, kind: ListKind) -> Hints {
+    /// How long the lists of all servers may be kept (GW-83), and by whom: not by all where
+    /// a server tells them apart, or we do.
+    pub(super) fn hints(&self, client: &ClientConnection, kind: ListKind) -> Hints {
         let members = self.members();
         let hints = self.rosters().filter_map(|(roster, is_own)| {
             roster.hints(kind, |name| members.contains(name) && self.is_own(name) == is_own)
         });
-        hints.reduce(Hints::least).unwrap_or_default()
+        let mut least = hints.reduce(Hints::least).unwrap_or_default();
+        least.public &= client.who().name().is_empty() && self.person.is_none();
+        least
     }
 
     /// Has lists read again whose time is over.
@@ -297,7 +300,7 @@ impl Front {
     /// Whether this client has a session here, or listens.
     pub(crate) fn hosts(&self, client: &ClientConnection) -> bool {
         let listens = || self.listeners().iter().any(|it| it.number() == client.number());
-        self.has_session(client) || listens()
+        self.session(client).is_some() || listens()
     }
 
     /// The bytes of all that it shows, and of whom it is for.
@@ -306,7 +309,7 @@ impl Front {
         let lists = match &self.only {
             // No catalog is made of what one server lists; it is known all the same.
             Some(_) => self.definitions().iter().map(|it| it.text.len()).sum(),
-            None => self.known().1.bytes(),
+            None => self.known().1.bytes,
         };
         person + lists
     }
