@@ -21,8 +21,7 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Instant;
 
 use http::{HeaderMap, HeaderValue};
-use switchboard_net::access::{AuthDenial, Authenticate};
-use switchboard_net::access::{Standing, Who};
+use switchboard_net::access::{AuthDenial, Authenticate, Standing, Who};
 use switchboard_proto::refusal::Refusal;
 
 use crate::policy::{Access, Denied, Grant, KeyHash, Meter, Principal};

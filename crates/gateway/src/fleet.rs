@@ -231,18 +231,6 @@ fn bounded(plan: &ServerPlan, limits: &Limits) -> Limits {
     Limits { quiet, greeting: Some(plan.start), ..limits.clone() }
 }
 
-/// Headers of clients that any server wants, each once.
-fn carried(plan: &Plan) -> Option<Arc<[HeaderName]>> {
-    let wanted = plan.servers.values().flat_map(ServerPlan::passes);
-    let mut names: Vec<HeaderName> = Vec::new();
-    for name in wanted {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
-    (!names.is_empty()).then(|| names.into())
-}
-
 /// Servers at once: what the roster holds.
 const MAX_SERVERS: usize = 1024;
 
@@ -286,7 +274,13 @@ impl Fleet {
         self.knows_people.store(knows_people, Ordering::Release);
         let next = Arc::new(next);
         *write(&self.running_servers) = Arc::clone(&next);
-        *write(&self.carried) = carried(plan);
+        let mut carried: Vec<HeaderName> = Vec::new();
+        for name in plan.servers.values().flat_map(ServerPlan::passes) {
+            if !carried.contains(name) {
+                carried.push(name.clone());
+            }
+        }
+        *write(&self.carried) = (!carried.is_empty()).then(|| carried.into());
         // Whoever looks from here on finds the new ones.
         for (name, before) in old.iter() {
             let goes_on = next.get(name).is_some_and(|it| Arc::ptr_eq(&it.bridge, &before.bridge));

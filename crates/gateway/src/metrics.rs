@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use switchboard_net::bridge::Bridge;
 use switchboard_net::http::body::HttpCounters;
-use switchboard_net::http::site::Site;
-use switchboard_net::http::site::Sites;
+use switchboard_net::http::site::{Site, Sites};
 use switchboard_net::platform;
 use switchboard_net::upstream::Traffic;
 

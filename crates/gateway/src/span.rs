@@ -342,20 +342,16 @@ impl Ids {
 
     /// A number that is never zero.
     pub(crate) fn span(&self) -> u64 {
-        let mixed = mix(self.next.fetch_add(STEP, Ordering::Relaxed));
-        mixed.max(1)
+        let number = self.next.fetch_add(STEP, Ordering::Relaxed);
+        // Splitmix64's way to spread what is near over all numbers.
+        let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)).max(1)
     }
 
     pub(crate) fn trace(&self) -> u128 {
         u128::from(self.span()) << 64 | u128::from(self.span())
     }
-}
-
-/// Splitmix64's way to spread what is near over all numbers.
-fn mix(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

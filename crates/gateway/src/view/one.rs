@@ -90,7 +90,7 @@ impl Front {
 
     fn to_only_server(self: &Arc<Self>, name: &Arc<str>, mut request: FrontRequest) -> PendingWork {
         let Some(running) = self.running(name) else { return request.finish(Failure::CLOSED) };
-        let visibility = Visibility::new(&running.plan, &self.grant);
+        let visibility = Visibility { plan: &running.plan, grant: &self.grant };
         let mut change = AnswerChange::Plain;
         if ListKind::ALL.into_iter().any(|kind| visibility.hides_some(kind)) {
             let (client, message) = (&request.client, &request.message);

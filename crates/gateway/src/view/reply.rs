@@ -74,7 +74,7 @@ impl ReplyRewrite for ServerReply {
         let answer = match if is_result { change } else { &AnswerChange::Plain } {
             AnswerChange::Plain => answer.clone(),
             AnswerChange::Show { kind, plan, grant } => {
-                Visibility::new(plan, grant).without_hidden(*kind, answer)
+                Visibility { plan, grant }.without_hidden(*kind, answer)
             }
             AnswerChange::NewTask => match fleet.tasks.created(client, server, answer) {
                 Ok(answer) => answer,

@@ -225,7 +225,7 @@ impl Fleet {
     ) -> Option<bool> {
         let Some((kind, own)) = named(request) else { return Some(true) };
         let known = |of| self.lists_for(client, plan).listed(&plan.name, of);
-        Visibility::new(plan, grant).reaches(kind, &own, known)
+        Visibility { plan, grant }.reaches(kind, &own, known)
     }
 
     /// Whether a client may watch a resource of a server; not if that is not known.
@@ -273,7 +273,7 @@ impl Fleet {
 
     fn sees(&self, client: &ClientConnection, plan: &ServerPlan, uri: &str) -> Option<bool> {
         let known = |of| self.lists_for(client, plan).listed(&plan.name, of);
-        Visibility::new(plan, &Grant::default()).reaches(ListKind::Resources, uri, known)
+        Visibility { plan, grant: &Grant::default() }.reaches(ListKind::Resources, uri, known)
     }
 
     /// Who knows what a server lists to whom a client speaks for: it may tell
@@ -386,15 +386,11 @@ fn named(request: &Message) -> Option<(ListKind, Cow<'_, str>)> {
 /// What of one server is for somebody's eyes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visibility<'a> {
-    plan: &'a ServerPlan,
-    grant: &'a Grant,
+    pub(crate) plan: &'a ServerPlan,
+    pub(crate) grant: &'a Grant,
 }
 
-impl<'a> Visibility<'a> {
-    pub(crate) fn new(plan: &'a ServerPlan, grant: &'a Grant) -> Self {
-        Self { plan, grant }
-    }
-
+impl Visibility<'_> {
     /// Whether something of a kind is hidden.
     pub(crate) fn hides_some(&self, kind: ListKind) -> bool {
         !self.plan.filter(kind).is_open()

@@ -25,7 +25,7 @@ fn seen<'u>(filter: NameFilter, uris: &[&'u str]) -> Vec<&'u str> {
         _ => None,
     };
     let (plan, grant) = (plan(filter), Grant::default());
-    let visibility = Visibility::new(&plan, &grant);
+    let visibility = Visibility { plan: &plan, grant: &grant };
     let is_seen = |uri: &&str| visibility.reaches(ListKind::Resources, uri, known) == Some(true);
     uris.iter().copied().filter(is_seen).collect()
 }
@@ -99,7 +99,8 @@ fn other_filters_leave_odd_spellings_of_a_list_and_plain_ones_of_people_alone() 
 fn what_lists_decide_is_not_decided_before_they_are_known() {
     let filter = NameFilter { only: Some(list(&["a://*", "b://{x}"])), never: list(&["a://b"]) };
     let (plan, grant) = (plan(filter), Grant::default());
-    let reaches = |uri| Visibility::new(&plan, &grant).reaches(ListKind::Resources, uri, |_| None);
+    let reaches =
+        |uri| Visibility { plan: &plan, grant: &grant }.reaches(ListKind::Resources, uri, |_| None);
     assert_eq!(reaches("a://b"), Some(false));
     assert_eq!(reaches("a://c"), Some(true));
     assert_eq!((reaches("b://c"), reaches("d://e")), (None, None));
@@ -110,7 +111,7 @@ fn case_counts_and_what_is_completed_counts_as_what_it_is_of() {
     let (mut plan, grant) = (plan(never(&["db://{table}"])), Grant::default());
     plan.prompts = never(&["Secret*"]);
     plan.tools = never(&["Drop"]);
-    let visibility = Visibility::new(&plan, &grant);
+    let visibility = Visibility { plan: &plan, grant: &grant };
     let known = |_| Some(list(&["db://{table}", "db://{schema}"]));
     let reaches = |kind, own| visibility.reaches(kind, own, known) == Some(true);
     assert!(!reaches(ListKind::Tools, "Drop") && reaches(ListKind::Tools, "drop"));
@@ -173,7 +174,7 @@ fn a_request_is_doubtful_where_its_server_may_read_another_name_than_we_do() {
 fn what_is_left_of_a_list_stays_as_it_was_written() {
     let (mut plan, grant) = (plan(NameFilter::default()), Grant::default());
     plan.tools = never(&["b*"]);
-    let visibility = Visibility::new(&plan, &grant);
+    let visibility = Visibility { plan: &plan, grant: &grant };
     let answer = |result: &str| {
         parse_one(format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#).into()).unwrap()
     };
