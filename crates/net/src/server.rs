@@ -71,10 +71,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use switchboard_proto::exchange::{Ask, Exchange, HeaderParams};
 use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
 use switchboard_proto::method::{self, meta};
@@ -89,7 +89,7 @@ use crate::connection::{ClientConnection, lock};
 use crate::parked_calls::Sealer;
 use catalog::{Completion, PageRequest, ServerCatalog};
 use context::CallChannel;
-use handler::{DynMethods, catch_panic};
+use handler::catch_panic;
 use session::{Caller, ServerSession};
 
 mod builtin_tools;
@@ -127,14 +127,14 @@ const SUBSCRIBE: &str = "/resources/subscribe";
 /// clients are told when something is added or removed here, or `*_changed` is called.
 pub struct Server {
     identity: session::ServerIdentity,
-    catalog: RwLock<Arc<ServerCatalog>>,
+    catalog: Mutex<Arc<ServerCatalog>>,
     completion: Option<Box<Completion>>,
-    handler: Option<Arc<dyn DynMethods>>,
-    on_notification: Option<Box<handler::NoticeCallback>>,
+    handler: Option<Box<handler::CallCallback>>,
+    on_notification: Vec<Box<handler::NoticeCallback>>,
     notices: Arc<Semaphore>,
     page: usize,
     cache: CacheHints,
-    sessions: RwLock<HashMap<u64, Arc<ServerSession>>>,
+    sessions: Mutex<HashMap<u64, Arc<ServerSession>>>,
     questions: context::OpenQuestions,
     listens: Mutex<session::ClientListens>,
     tasks: server_tasks::ServerTasks,
@@ -147,22 +147,18 @@ impl Server {
     pub fn builder(name: &str, version: &str) -> Builder {
         let server = Self {
             identity: session::ServerIdentity {
-                info: Map::new(),
-                text: Bytes::new(),
-                instructions: None,
                 logging: true,
-                capabilities: Map::new(),
-                extensions: Map::new(),
                 speaks: Revision::ALL.to_vec(),
+                ..session::ServerIdentity::default()
             },
-            catalog: RwLock::default(),
+            catalog: Mutex::default(),
             completion: None,
             handler: None,
-            on_notification: None,
+            on_notification: Vec::new(),
             notices: Arc::new(Semaphore::new(handler::MOST_NOTICES)),
             page: PAGE,
             cache: CacheHints::default(),
-            sessions: RwLock::default(),
+            sessions: Mutex::default(),
             questions: context::OpenQuestions::default(),
             listens: Mutex::default(),
             tasks: server_tasks::ServerTasks::default(),
@@ -174,7 +170,7 @@ impl Server {
 
     /// Adds a tool; clients are told that the list has changed.
     pub fn add_tool(&self, tool: Tool) -> Result<(), BuildError> {
-        self.change("tools", |catalog| catalog.tools.add(tool))
+        self.change("tools", |catalog| catalog.tools.add(Arc::clone(&tool.listing), tool))
     }
 
     /// Takes a tool away; false if it was not there. Calls that are open go on.
@@ -184,7 +180,7 @@ impl Server {
 
     /// Adds a prompt; clients are told that the list has changed.
     pub fn add_prompt(&self, prompt: Prompt) -> Result<(), BuildError> {
-        self.change("prompts", |catalog| catalog.prompts.add(prompt))
+        self.change("prompts", |catalog| catalog.prompts.add(Arc::clone(&prompt.listing), prompt))
     }
 
     /// Takes a prompt away; false if it was not there.
@@ -194,7 +190,8 @@ impl Server {
 
     /// Adds a resource; clients are told that the list has changed.
     pub fn add_resource(&self, resource: Resource) -> Result<(), BuildError> {
-        self.change("resources", |catalog| catalog.resources.add(resource))
+        let listing = Arc::clone(&resource.listing);
+        self.change("resources", |catalog| catalog.resources.add(listing, resource))
     }
 
     /// Takes a resource away; false if it was not there.
@@ -208,15 +205,13 @@ impl Server {
         list: &'static str,
         change: impl FnOnce(&mut ServerCatalog) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut catalog = write(&self.catalog);
-        change(Arc::make_mut(&mut catalog))?;
-        drop(catalog);
+        change(Arc::make_mut(&mut lock(&self.catalog)))?;
         self.list_changed(list);
         Ok(())
     }
 
     fn catalog(&self) -> Arc<ServerCatalog> {
-        Arc::clone(&read(&self.catalog))
+        Arc::clone(&lock(&self.catalog))
     }
 
     /// Who made a call; why not, if it cannot be served at all.
@@ -340,7 +335,7 @@ impl Server {
                 self.answer_task(call, &cx).await
             }
             (method, _) => match &self.handler {
-                Some(handler) => Arc::clone(handler).call(call.clone(), cx).await,
+                Some(handler) => handler(call.clone(), cx).await,
                 None => Err(Error::unknown_method(method)),
             },
         }
@@ -487,7 +482,7 @@ impl Backend for Server {
 
     fn forget(&self, client: &Arc<ClientConnection>) {
         lock(&self.listens).retain(|&(of, _), _| of != client.number());
-        write(&self.sessions).remove(&client.number());
+        lock(&self.sessions).remove(&client.number());
         self.tasks.forget(client.number());
     }
 }
@@ -503,6 +498,7 @@ impl fmt::Debug for Server {
 /// What is wrong with any part (a name twice, a schema that is none) is told by
 /// [`build`](Self::build), so that the parts can be put together in one go.
 /// Capabilities follow from what there is.
+#[derive(Debug)]
 pub struct Builder {
     server: Server,
     /// The first thing that was wrong; told at the end.
@@ -554,7 +550,9 @@ impl Builder {
     /// A pattern of resources.
     #[must_use]
     pub fn template(self, template: Template) -> Self {
-        let added = self.server.change("resources", |catalog| catalog.templates.add(template));
+        let listing = Arc::clone(&template.listing);
+        let added =
+            self.server.change("resources", |catalog| catalog.templates.add(listing, template));
         self.note(added)
     }
 
@@ -579,8 +577,16 @@ impl Builder {
     /// answers. Say with [`capability`](Self::capability) what it can do.
     #[must_use]
     pub fn handler(mut self, handler: impl Handler) -> Self {
-        self.server.handler = Some(Arc::new(handler));
-        self
+        let handler = Arc::new(handler);
+        let hearing = Arc::clone(&handler);
+        self.server.handler = Some(Box::new(move |call, cx| {
+            let handler = Arc::clone(&handler);
+            Box::pin(async move { handler.call(call, cx).await })
+        }));
+        self.on_notification(move |notice| {
+            let hearing = Arc::clone(&hearing);
+            async move { hearing.notified(notice).await }
+        })
     }
 
     /// Hears what clients say without wanting an answer, such as
@@ -591,7 +597,7 @@ impl Builder {
         F: Fn(Notice) -> W + Send + Sync + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
-        self.server.on_notification = Some(Box::new(move |notice| Box::pin(function(notice))));
+        self.server.on_notification.push(Box::new(move |notice| Box::pin(function(notice))));
         self
     }
 
@@ -668,12 +674,6 @@ impl Builder {
     }
 }
 
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("server", &self.server).finish_non_exhaustive()
-    }
-}
-
 /// A result that nobody is to keep: it came of answers to questions (MRTR-12).
 fn without_caching(result: Bytes) -> Bytes {
     let result = Part::new(&result).with("ttlMs", b"0").unwrap_or(result);
@@ -682,14 +682,6 @@ fn without_caching(result: Bytes) -> Bytes {
 
 fn notification(method: &str, params: &Value) -> Message {
     Message::notification(method, Some(params.to_string().as_bytes()))
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An id that cannot be guessed.

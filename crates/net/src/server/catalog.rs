@@ -27,11 +27,6 @@ use super::tool::{Content, Contents, Tool};
 /// Entries of one list. A list longer than this helps no model.
 const MOST_ENTRIES: usize = 10_000;
 
-/// Something that stands in a list.
-pub(super) trait CatalogEntry {
-    fn listing(&self) -> &ListedEntry;
-}
-
 /// How something stands in a list.
 #[derive(Debug)]
 pub(super) struct ListedEntry {
@@ -46,19 +41,16 @@ pub(super) struct ListedEntry {
 }
 
 impl ListedEntry {
-    pub(super) fn new(key: String, members: Map<String, Value>) -> Self {
-        let flaw = meta_flaw(&members);
+    fn new(key: String, members: Map<String, Value>, flaw: Option<BuildError>) -> Arc<Self> {
+        let flaw = flaw.or_else(|| meta_flaw(&members));
         let mut text = Value::Object(members).to_string();
         text.pop();
-        Self { key, text, core_tasks: String::new(), flaw }
+        Arc::new(Self { key, text, core_tasks: String::new(), flaw })
     }
 
-    pub(super) fn write(&self, core_tasks: bool, out: &mut String) {
-        out.push_str(&self.text);
-        if core_tasks {
-            out.push_str(&self.core_tasks);
-        }
-        out.push('}');
+    pub(super) fn to_json(&self, core_tasks: bool) -> String {
+        let more = if core_tasks { &self.core_tasks } else { "" };
+        format!("{}{more}}}", self.text)
     }
 }
 
@@ -123,6 +115,8 @@ impl ServerCatalog {
 #[derive(Clone)]
 pub(super) struct CatalogList<T> {
     pub(super) items: Vec<T>,
+    /// How each of them stands in the list.
+    pub(super) listings: Vec<Arc<ListedEntry>>,
     by_key: HashMap<String, usize>,
     /// Whether clients are told that there is such a list, even if it is empty.
     pub(super) offered: bool,
@@ -130,24 +124,25 @@ pub(super) struct CatalogList<T> {
 
 impl<T> Default for CatalogList<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), by_key: HashMap::new(), offered: false }
+        Self { items: vec![], listings: vec![], by_key: HashMap::new(), offered: false }
     }
 }
 
-impl<T: CatalogEntry> CatalogList<Arc<T>> {
-    pub(super) fn add(&mut self, item: T) -> Result<(), BuildError> {
-        if let Some(flaw) = &item.listing().flaw {
+impl<T> CatalogList<Arc<T>> {
+    pub(super) fn add(&mut self, listing: Arc<ListedEntry>, item: T) -> Result<(), BuildError> {
+        if let Some(flaw) = &listing.flaw {
             return Err(flaw.clone());
         }
         if self.items.len() >= MOST_ENTRIES {
             return Err(BuildError::Full { limit: MOST_ENTRIES });
         }
-        let key = item.listing().key.clone();
+        let key = listing.key.clone();
         if self.by_key.contains_key(&key) {
             return Err(BuildError::Duplicate { key });
         }
         self.by_key.insert(key, self.items.len());
         self.items.push(Arc::new(item));
+        self.listings.push(listing);
         self.offered = true;
         Ok(())
     }
@@ -156,8 +151,9 @@ impl<T: CatalogEntry> CatalogList<Arc<T>> {
     pub(super) fn remove(&mut self, key: &str) -> Result<(), ()> {
         let index = self.by_key.remove(key).ok_or(())?;
         self.items.remove(index);
-        let moved = self.items.iter().enumerate().skip(index);
-        self.by_key.extend(moved.map(|(index, item)| (item.listing().key.clone(), index)));
+        self.listings.remove(index);
+        let moved = self.listings.iter().enumerate().skip(index);
+        self.by_key.extend(moved.map(|(index, listing)| (listing.key.clone(), index)));
         Ok(())
     }
 
@@ -178,20 +174,13 @@ impl<T: CatalogEntry> CatalogList<Arc<T>> {
             }
         };
         let end = self.items.len().min(start.saturating_add(page.size));
-        let mut out = format!("{{\"{member}\":[");
-        for (index, item) in self.items[start..end].iter().enumerate() {
-            if index > 0 {
-                out.push(',');
-            }
-            item.listing().write(page.core_tasks, &mut out);
-        }
-        out.push(']');
+        let entries = self.listings[start..end].iter().map(|it| it.to_json(page.core_tasks));
+        let mut out = format!("{{\"{member}\":[{}]", entries.collect::<Vec<_>>().join(","));
         if end < self.items.len() {
-            let cursor = BASE64.encode(&self.items[end - 1].listing().key);
+            let cursor = BASE64.encode(&self.listings[end - 1].key);
             out.extend([",\"nextCursor\":\"", &cursor, "\""]);
         }
-        out.push('}');
-        Ok(out.into())
+        Ok((out + "}").into())
     }
 }
 
@@ -293,13 +282,7 @@ macro_rules! describe {
                 self.member("title", text.into())
             }
 
-            /// Pictures for people: a list of `{src, mimeType?, sizes?}`.
-            #[must_use]
-            pub fn icons(self, icons: ::serde_json::Value) -> Self {
-                self.member("icons", icons)
-            }
-
-            /// Any other member of its entry in the list.
+            /// Any other member of its entry in the list, `icons` for example.
             #[must_use]
             pub fn member(mut self, name: &str, value: impl Into<::serde_json::Value>) -> Self {
                 self.members.insert(name.to_owned(), value.into());
@@ -335,7 +318,7 @@ type Fill =
 /// A prompt that is complete.
 #[derive(Debug)]
 pub struct Prompt {
-    listing: ListedEntry,
+    pub(super) listing: Arc<ListedEntry>,
     required: Vec<String>,
     fill: Code<Fill>,
 }
@@ -402,7 +385,7 @@ impl PromptDraft {
         let required = required.filter_map(|it| it["name"].as_str().map(str::to_owned)).collect();
         let name = self.members["name"].as_str().unwrap_or_default().to_owned();
         let fill: Box<Fill> = Box::new(move |arguments, cx| Box::pin(function(arguments, cx)));
-        Prompt { listing: ListedEntry::new(name, self.members), required, fill: Code(fill) }
+        Prompt { listing: ListedEntry::new(name, self.members, None), required, fill: Code(fill) }
     }
 }
 
@@ -445,12 +428,6 @@ impl PromptResult {
     }
 }
 
-impl CatalogEntry for Prompt {
-    fn listing(&self) -> &ListedEntry {
-        &self.listing
-    }
-}
-
 /// What a template's variables stand for in one URI.
 pub type Variables = BTreeMap<String, String>;
 
@@ -460,14 +437,14 @@ type Read =
 /// A resource that is complete.
 #[derive(Debug)]
 pub struct Resource {
-    listing: ListedEntry,
+    pub(super) listing: Arc<ListedEntry>,
     pub(super) reader: ResourceReader,
 }
 
 /// A pattern of URIs that is complete.
 #[derive(Debug)]
 pub struct Template {
-    listing: ListedEntry,
+    pub(super) listing: Arc<ListedEntry>,
     pattern: Option<UriPattern>,
     pub(super) reader: ResourceReader,
 }
@@ -559,8 +536,8 @@ impl ResourceDraft {
         F: Fn(String, Context) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Vec<Contents>, Error>> + Send + 'static,
     {
-        let (listing, reader) =
-            self.complete("uri", Box::new(move |uri, _, cx| Box::pin(function(uri, cx))));
+        let read: Box<Read> = Box::new(move |uri, _, cx| Box::pin(function(uri, cx)));
+        let (listing, reader) = self.complete("uri", read, None);
         Resource { listing, reader }
     }
 
@@ -577,30 +554,21 @@ impl ResourceDraft {
         let read = Box::new(move |uri, variables, cx| -> BoxedFuture<_> {
             Box::pin(function(uri, variables, cx))
         });
-        let (mut listing, reader) = self.complete("uriTemplate", read);
-        let pattern = UriPattern::parse(&listing.key);
-        if let Err(why) = pattern {
-            listing.flaw = Some(BuildError::Template { template: listing.key.clone(), why });
-        }
+        let (template, pattern) = (self.uri.clone(), UriPattern::parse(&self.uri));
+        let flaw = pattern.as_ref().err().map(|&why| BuildError::Template { template, why });
+        let (listing, reader) = self.complete("uriTemplate", read, flaw);
         Template { listing, pattern: pattern.ok(), reader }
     }
 
-    fn complete(mut self, member: &str, read: Box<Read>) -> (ListedEntry, ResourceReader) {
+    fn complete(
+        mut self,
+        member: &str,
+        read: Box<Read>,
+        flaw: Option<BuildError>,
+    ) -> (Arc<ListedEntry>, ResourceReader) {
         self.members.insert(member.to_owned(), self.uri.as_str().into());
         let reader = ResourceReader { read: Code(read), cache: self.cache };
-        (ListedEntry::new(self.uri, self.members), reader)
-    }
-}
-
-impl CatalogEntry for Resource {
-    fn listing(&self) -> &ListedEntry {
-        &self.listing
-    }
-}
-
-impl CatalogEntry for Template {
-    fn listing(&self) -> &ListedEntry {
-        &self.listing
+        (ListedEntry::new(self.uri, self.members, flaw), reader)
     }
 }
 

@@ -16,7 +16,7 @@ use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::legacy::Phase;
 
 use super::handler::{Error, Request};
-use super::{Server, notification, read, server_tasks, write};
+use super::{Server, notification, server_tasks};
 use crate::call::ReplySink as _;
 use crate::connection::{ClientConnection, lock};
 
@@ -133,6 +133,7 @@ impl Caller {
 }
 
 /// Who we are and what else we say about ourselves.
+#[derive(Default)]
 pub(super) struct ServerIdentity {
     pub(super) info: Map<String, Value>,
     /// The same as text.
@@ -148,11 +149,11 @@ pub(super) struct ServerIdentity {
 impl Server {
     /// The session of a legacy client, once it has introduced itself.
     pub(super) fn session(&self, client: &ClientConnection) -> Option<Arc<ServerSession>> {
-        read(&self.sessions).get(&client.number()).cloned()
+        lock(&self.sessions).get(&client.number()).cloned()
     }
 
     fn all_sessions(&self) -> Vec<Arc<ServerSession>> {
-        read(&self.sessions).values().cloned().collect()
+        lock(&self.sessions).values().cloned().collect()
     }
 
     /// `initialize`: settles on a revision, and remembers who this is (LIF-1).
@@ -171,7 +172,7 @@ impl Server {
             same.or_else(|| speaks().max()).ok_or(Refusal::WrongEra { asked, serves: "modern" })?;
         let offered = self.capabilities(revision);
         let session = ServerSession::new(client, revision, &params, offered.clone());
-        write(&self.sessions).insert(client.number(), session);
+        lock(&self.sessions).insert(client.number(), session);
         let mut result = json!({
             "protocolVersion": revision.as_str(),
             "capabilities": offered,

@@ -1,9 +1,9 @@
 //! Tools: what is listed of them, how their arguments are checked, what they do, what they
 //! answer with, and the content that results and prompts are made of.
 
-use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +20,7 @@ use switchboard_proto::header::param::{self, Annotation};
 use switchboard_proto::project;
 use switchboard_proto::refusal::Refusal;
 
-use super::catalog::{self, BuildError, CatalogEntry, Code, ListedEntry, describe};
+use super::catalog::{self, BuildError, Code, ListedEntry, describe};
 use super::context::Context;
 use super::handler::{BoxedFuture, Error};
 use super::server_tasks::TaskSupport;
@@ -50,7 +50,7 @@ use super::server_tasks::TaskSupport;
 /// ```
 #[derive(Debug)]
 pub struct Tool {
-    listing: ListedEntry,
+    pub(super) listing: Arc<ListedEntry>,
     pub(super) support: TaskSupport,
     /// The tool itself says when it goes on as a task.
     pub(super) defers: bool,
@@ -74,6 +74,7 @@ struct ToolChecks {
 }
 
 /// A tool that lacks its function; `A` is what its arguments become.
+#[derive(Debug)]
 pub struct ToolDraft<A> {
     name: String,
     members: Map<String, Value>,
@@ -273,7 +274,7 @@ impl<A> ToolDraft<A> {
             TaskSupport::Forbidden => String::new(),
             support => format!(",\"execution\":{{\"taskSupport\":{}}}", json!(support)),
         };
-        let listing = ListedEntry { key: self.name, text, core_tasks, flaw };
+        let listing = Arc::new(ListedEntry { key: self.name, text, core_tasks, flaw });
         let Self { support, defers, examples, .. } = self;
         Tool { listing, support, defers, examples, checks, run: Code(run) }
     }
@@ -299,18 +300,6 @@ impl<A> ToolDraft<A> {
             Some(flaw) => Err(flaw),
             None => Ok(ToolChecks { input, annotations, output, is_wrapped }),
         }
-    }
-}
-
-impl CatalogEntry for Tool {
-    fn listing(&self) -> &ListedEntry {
-        &self.listing
-    }
-}
-
-impl<A> fmt::Debug for ToolDraft<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolDraft").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
