@@ -57,6 +57,7 @@ pub use regex::{Error as PatternError, Regex};
 
 /// The rules for one listener; cheap to ask, made once.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Guard {
     hosts: Allowed,
     origins: Allowed,
@@ -128,35 +129,30 @@ impl Guard {
     }
 
     /// Also serves `host`: `name` for every port, `name:port` for one, `*` for all.
-    #[must_use]
     pub fn allow_host(mut self, host: &str) -> Self {
         self.hosts.add(host);
         self
     }
 
     /// Also lets web pages of `origin` in, with CORS; `*` for all.
-    #[must_use]
     pub fn allow_origin(mut self, origin: &str) -> Self {
         self.origins.add(origin.trim_end_matches('/'));
         self
     }
 
     /// Also lets web pages of every origin in that `pattern` finds itself in, with CORS.
-    #[must_use]
     pub fn allow_origins_like(mut self, pattern: Regex) -> Self {
         self.origins.like.push(pattern);
         self
     }
 
     /// Lets listed pages also send the header `name`.
-    #[must_use]
     pub fn allow_header(mut self, name: &HeaderName) -> Self {
         self.sendable.push(name.to_string());
         self
     }
 
     /// Lets listed pages also read the header `name`.
-    #[must_use]
     pub fn expose_header(mut self, name: &HeaderName) -> Self {
         self.readable.push(name.to_string());
         self
@@ -170,7 +166,7 @@ impl Guard {
 
     fn check_host<'a>(&self, parts: &'a Parts) -> Result<Option<Authority<'a>>, GuardError> {
         let target = parts.uri.authority().map(http::uri::Authority::as_str);
-        let header = single(&parts.headers, HOST).map_err(|_| GuardError::HostMalformed)?;
+        let header = single(&parts.headers, HOST).map_err(|()| GuardError::HostMalformed)?;
         if target.is_none() && header.is_none() {
             // Browsers do not speak HTTP/1.0, health checks do.
             let excused = self.hosts.all || parts.version <= Version::HTTP_10;
@@ -199,8 +195,8 @@ impl Guard {
         let text = match single(headers, ORIGIN) {
             Ok(None) => return Ok(()),
             Ok(Some(text)) => text,
-            Err(Unclear) if self.any_origin || self.origins.all => return Ok(()),
-            Err(Unclear) => return refused("(unclear)"),
+            Err(()) if self.any_origin || self.origins.all => return Ok(()),
+            Err(()) => return refused("(unclear)"),
         };
         if self.any_origin || self.origins.contains(text) {
             return Ok(());
@@ -244,15 +240,13 @@ impl Allowed {
     }
 }
 
-/// Several values, or one that is not text.
-struct Unclear;
-
-fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Unclear> {
+/// The value of a header; an error if there are several, or one that is not text.
+fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
-        (Some(value), None) => value.to_str().map(Some).map_err(|_| Unclear),
-        _ => Err(Unclear),
+        (Some(value), None) => value.to_str().map(Some).map_err(drop),
+        _ => Err(()),
     }
 }
 
@@ -326,10 +320,7 @@ impl Guard {
                 origin.filter(|_| self.origins.contains(text) || is_local(text))?.clone()
             }
         };
-        let mut readable = HeaderValue::from_static(EXPOSED);
-        if !self.readable.is_empty() {
-            readable = listing(EXPOSED, self.readable.iter().map(String::as_str));
-        }
+        let readable = listing(EXPOSED, self.readable.iter().map(String::as_str));
         Some(CorsGrant { origin, readable })
     }
 
@@ -373,11 +364,7 @@ impl CorsGrant {
 
 /// `usual`, and `more`.
 fn listing<'a>(usual: &'static str, more: impl Iterator<Item = &'a str>) -> HeaderValue {
-    let mut list = usual.to_owned();
-    for name in more {
-        list.push_str(", ");
-        list.push_str(name);
-    }
+    let list = [usual].into_iter().chain(more).collect::<Vec<_>>().join(", ");
     HeaderValue::try_from(list).unwrap_or(HeaderValue::from_static(usual))
 }
 
@@ -512,7 +499,7 @@ impl Authenticate for ApiKey {
 /// Somebody, by name; the default is nobody in particular.
 #[derive(Clone, Debug, Default)]
 pub struct Who {
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// What tells one from another of the same name.
     mark: Option<Arc<str>>,
     standing: Option<Arc<dyn Standing>>,
@@ -574,16 +561,12 @@ impl Who {
 
     /// Somebody who may do what `standing` lets them.
     pub fn with(name: impl Into<Arc<str>>, standing: Arc<dyn Standing>) -> Self {
-        Self { name: name.into(), mark: None, standing: Some(standing) }
+        Self { standing: Some(standing), ..Self::new(name) }
     }
 
     /// What they are called; empty for nobody in particular.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    pub(crate) fn shared_name(&self) -> Arc<str> {
-        Arc::clone(&self.name)
     }
 
     /// The same, told from others of that name by a mark.

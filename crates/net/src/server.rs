@@ -499,6 +499,7 @@ impl fmt::Debug for Server {
 /// [`build`](Self::build), so that the parts can be put together in one go.
 /// Capabilities follow from what there is.
 #[derive(Debug)]
+#[must_use]
 pub struct Builder {
     server: Server,
     /// The first thing that was wrong; told at the end.
@@ -507,48 +508,41 @@ pub struct Builder {
 
 impl Builder {
     /// A name for people.
-    #[must_use]
     pub fn title(self, title: &str) -> Self {
         self.info("title", title)
     }
 
     /// Any other member of our identity: `description`, `icons`, `websiteUrl`.
-    #[must_use]
     pub fn info(mut self, member: &str, value: impl Into<Value>) -> Self {
         self.server.identity.info.insert(member.to_owned(), value.into());
         self
     }
 
     /// How to use the server, for models.
-    #[must_use]
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.server.identity.instructions = Some(text.into());
         self
     }
 
     /// A tool.
-    #[must_use]
     pub fn tool(self, tool: Tool) -> Self {
         let added = self.server.add_tool(tool);
         self.note(added)
     }
 
     /// A prompt.
-    #[must_use]
     pub fn prompt(self, prompt: Prompt) -> Self {
         let added = self.server.add_prompt(prompt);
         self.note(added)
     }
 
     /// A resource.
-    #[must_use]
     pub fn resource(self, resource: Resource) -> Self {
         let added = self.server.add_resource(resource);
         self.note(added)
     }
 
     /// A pattern of resources.
-    #[must_use]
     pub fn template(self, template: Template) -> Self {
         let listing = Arc::clone(&template.listing);
         let added =
@@ -562,7 +556,6 @@ impl Builder {
     }
 
     /// What an argument of a prompt or a template could be; the first hundred are sent.
-    #[must_use]
     pub fn completion<F, W>(mut self, function: F) -> Self
     where
         F: Fn(CompletionRequest, Context) -> W + Send + Sync + 'static,
@@ -575,7 +568,6 @@ impl Builder {
 
     /// Answers every method that neither the library nor a list of this server
     /// answers. Say with [`capability`](Self::capability) what it can do.
-    #[must_use]
     pub fn handler(mut self, handler: impl Handler) -> Self {
         let handler = Arc::new(handler);
         let hearing = Arc::clone(&handler);
@@ -591,7 +583,6 @@ impl Builder {
 
     /// Hears what clients say without wanting an answer, such as
     /// `notifications/roots/list_changed`.
-    #[must_use]
     pub fn on_notification<F, W>(mut self, function: F) -> Self
     where
         F: Fn(Notice) -> W + Send + Sync + 'static,
@@ -602,7 +593,6 @@ impl Builder {
     }
 
     /// Declares a capability, or replaces the one that would be derived.
-    #[must_use]
     pub fn capability(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.server.identity.capabilities.insert(name.to_owned(), value.into());
         self
@@ -611,7 +601,6 @@ impl Builder {
     /// Declares an extension, `prefix/name`, with its settings: an object, if
     /// only an empty one. Clients say on their side whether they have it, see
     /// [`Context::extension`] (EXT-1).
-    #[must_use]
     pub fn extension(mut self, id: &str, settings: impl Into<Value>) -> Self {
         let settings = settings.into();
         if !meta::is_extension(id) || !settings.is_object() {
@@ -622,42 +611,36 @@ impl Builder {
     }
 
     /// Does not declare that the server logs to its clients.
-    #[must_use]
     pub fn without_logging(mut self) -> Self {
         self.server.identity.logging = false;
         self
     }
 
     /// Speaks only these revisions.
-    #[must_use]
     pub fn only(mut self, revisions: &[Revision]) -> Self {
         self.server.identity.speaks = revisions.to_vec();
         self
     }
 
     /// Entries on one page of a list.
-    #[must_use]
     pub fn page_size(mut self, size: usize) -> Self {
         self.server.page = size.max(1);
         self
     }
 
     /// How long lists and resources may be kept, unless a result says otherwise (CACHE-1).
-    #[must_use]
     pub fn cache(mut self, cache: CacheHints) -> Self {
         self.server.cache = cache;
         self
     }
 
     /// Adds the tool `get_tool_manifest`: all tools with their schemas and examples.
-    #[must_use]
     pub fn manifest(self) -> Self {
         self.tool(builtin_tools::manifest_tool())
     }
 
     /// Remembers the last calls of tools (never their arguments), and adds the
     /// tool `get_trace_by_id`.
-    #[must_use]
     pub fn traces(mut self) -> Self {
         self.server.trace = Some(builtin_tools::Traces::default());
         self.tool(builtin_tools::trace_tool())

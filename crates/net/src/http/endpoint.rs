@@ -249,7 +249,7 @@ async fn exchange(
             stream(Body::live(open, works, primed(prime), &site.options, Some(since), held))
         }
         // Nothing will be said: the call was cancelled.
-        Some(Frame::Message { .. } | Frame::End) | None => stream(Body::empty()),
+        Some(Frame::Message { .. } | Frame::End) | None => stream(Body::default()),
     };
     if let Some(id) = session {
         response.headers_mut().insert(header::SESSION_ID, id);
@@ -362,7 +362,7 @@ pub(super) fn json(status: u16, text: Bytes) -> Response<Body> {
 }
 
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
+    let mut response = Response::new(Body::default());
     *response.status_mut() = status;
     response
 }

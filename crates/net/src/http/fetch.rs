@@ -9,7 +9,6 @@
 //! is how a request is cancelled. No deadlines beyond the connection: whoever
 //! calls knows how long an answer may take.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use bytes::Bytes;
 use connect::Connector;
 use http::header::{LOCATION, PROXY_AUTHORIZATION};
 use http::uri::Scheme;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -77,7 +76,7 @@ impl FetchOptions {
 }
 
 /// The client. Clones share the pool.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Fetch {
     client: Client<Connector, Full<Bytes>>,
     connector: Connector,
@@ -120,7 +119,7 @@ impl Fetch {
 
     /// Sends a request to an absolute URL and follows what may be followed.
     pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, FetchError> {
-        let copy = RequestCopy::of(&request);
+        let copy = request.clone();
         let response = self.send_once(request).await?;
         if !is_redirect(response.status()) {
             return Ok(response);
@@ -154,57 +153,20 @@ impl Fetch {
 
     async fn follow(
         &self,
-        mut copy: RequestCopy,
+        mut copy: Request<Bytes>,
         mut response: Response<Incoming>,
     ) -> Result<Response<Incoming>, FetchError> {
         for _ in 0..MAX_REDIRECTS {
-            let Some(target) = redirect_target(&copy.target, &response)? else {
+            let Some(target) = redirect_target(copy.uri(), &response)? else {
                 return Ok(response);
             };
-            copy.target = target;
-            response = self.send_once(copy.request()).await?;
+            *copy.uri_mut() = target;
+            response = self.send_once(copy.clone()).await?;
         }
-        match redirect_target(&copy.target, &response)? {
+        match redirect_target(copy.uri(), &response)? {
             Some(_) => Err(FetchError::TooManyRedirects { max: MAX_REDIRECTS }),
             None => Ok(response),
         }
-    }
-}
-
-impl fmt::Debug for Fetch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fetch").field("proxies", &self.proxies).finish_non_exhaustive()
-    }
-}
-
-/// What it takes to send a request again. A list of shared values: the client
-/// consumes the header map, and copying one costs more.
-struct RequestCopy {
-    method: Method,
-    target: Uri,
-    headers: Vec<(HeaderName, HeaderValue)>,
-    body: Bytes,
-}
-
-impl RequestCopy {
-    fn of(request: &Request<Bytes>) -> Self {
-        let headers = request.headers().iter();
-        Self {
-            method: request.method().clone(),
-            target: request.uri().clone(),
-            headers: headers.map(|(name, value)| (name.clone(), value.clone())).collect(),
-            body: request.body().clone(),
-        }
-    }
-
-    fn request(&self) -> Request<Bytes> {
-        let mut request = Request::new(self.body.clone());
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.target.clone();
-        for (name, value) in &self.headers {
-            request.headers_mut().append(name, value.clone());
-        }
-        request
     }
 }
 

@@ -101,7 +101,7 @@ pub(super) fn manifest_tool() -> Tool {
             let tools = catalog.tools.items.iter().map(|tool| {
                 let text = tool.listing.to_json(true);
                 let mut entry = Part::new(text.as_bytes()).value().unwrap_or_default();
-                entry["examples"] = json!(tool.examples);
+                entry["examples"] = json!(tool.draft.examples);
                 entry
             });
             let tools: Vec<Value> = tools.collect();

@@ -42,7 +42,7 @@ pub(super) struct ListedEntry {
 
 impl ListedEntry {
     fn new(key: String, members: Map<String, Value>, flaw: Option<BuildError>) -> Arc<Self> {
-        let flaw = flaw.or_else(|| meta_flaw(&members));
+        let flaw = flaw.or_else(|| check_meta(&members).err());
         let mut text = Value::Object(members).to_string();
         text.pop();
         Arc::new(Self { key, text, core_tasks: String::new(), flaw })
@@ -107,7 +107,7 @@ impl ServerCatalog {
 
     /// Whether a call of some tool may go on as a task.
     pub(super) fn has_tasks(&self) -> bool {
-        self.tools.items.iter().any(|tool| tool.support != TaskSupport::Forbidden)
+        self.tools.items.iter().any(|tool| tool.draft.support != TaskSupport::Forbidden)
     }
 }
 
@@ -271,26 +271,22 @@ macro_rules! describe {
     ($draft:ident $(<$arguments:ident>)?) => {
         impl $(<$arguments>)? $draft $(<$arguments>)? {
             /// What it is for: models read this.
-            #[must_use]
             pub fn description(self, text: impl Into<String>) -> Self {
                 self.member("description", text.into())
             }
 
             /// A name for people.
-            #[must_use]
             pub fn title(self, text: impl Into<String>) -> Self {
                 self.member("title", text.into())
             }
 
             /// Any other member of its entry in the list, `icons` for example.
-            #[must_use]
             pub fn member(mut self, name: &str, value: impl Into<::serde_json::Value>) -> Self {
                 self.members.insert(name.to_owned(), value.into());
                 self
             }
 
             /// A member of `_meta`. Keys have a fixed shape, `prefix/name` or `name` (MSG-6).
-            #[must_use]
             pub fn meta(mut self, key: &str, value: impl Into<::serde_json::Value>) -> Self {
                 let meta = self.members.entry("_meta").or_insert_with(|| ::serde_json::json!({}));
                 meta[key] = value.into();
@@ -302,11 +298,11 @@ macro_rules! describe {
 
 pub(super) use describe;
 
-/// A key of `_meta` that nobody may use.
-pub(super) fn meta_flaw(members: &Map<String, Value>) -> Option<BuildError> {
-    let keys = members.get("_meta")?.as_object()?.keys();
-    let wrong = keys.into_iter().find(|key| !meta::is_key(key))?;
-    Some(BuildError::Meta { key: wrong.clone() })
+/// Whether `_meta` has no key that nobody may use.
+pub(super) fn check_meta(members: &Map<String, Value>) -> Result<(), BuildError> {
+    let mut keys = members.get("_meta").and_then(Value::as_object).into_iter().flatten();
+    let wrong = keys.find(|(key, _)| !meta::is_key(key));
+    wrong.map_or(Ok(()), |(key, _)| Err(BuildError::Meta { key: key.clone() }))
 }
 
 /// Arguments of a prompt, by name. They are always strings.
@@ -325,6 +321,7 @@ pub struct Prompt {
 
 /// A prompt that lacks its function.
 #[derive(Debug)]
+#[must_use]
 pub struct PromptDraft {
     members: Map<String, Value>,
 }
@@ -366,7 +363,6 @@ describe!(PromptDraft);
 
 impl PromptDraft {
     /// An argument it takes.
-    #[must_use]
     pub fn argument(mut self, name: &str, description: &str, required: bool) -> Self {
         let entry = json!({"name": name, "description": description, "required": required});
         let arguments = self.members.entry("arguments").or_insert_with(|| json!([]));
@@ -391,6 +387,7 @@ impl PromptDraft {
 
 /// A filled-in prompt.
 #[derive(Clone, Debug, Default, Serialize)]
+#[must_use]
 pub struct PromptResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
@@ -404,20 +401,17 @@ impl PromptResult {
     }
 
     /// The same with a description.
-    #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = Some(text.into());
         self
     }
 
     /// The same with something the user says.
-    #[must_use]
     pub fn user(self, content: impl Into<Content>) -> Self {
         self.message("user", &content.into())
     }
 
     /// The same with something the model says.
-    #[must_use]
     pub fn assistant(self, content: impl Into<Content>) -> Self {
         self.message("assistant", &content.into())
     }
@@ -475,6 +469,7 @@ impl ResourceReader {
 
 /// A resource or a template that lacks its function.
 #[derive(Debug)]
+#[must_use]
 pub struct ResourceDraft {
     uri: String,
     members: Map<String, Value>,
@@ -519,13 +514,11 @@ describe!(ResourceDraft);
 
 impl ResourceDraft {
     /// Its media type.
-    #[must_use]
     pub fn mime(self, mime: &str) -> Self {
         self.member("mimeType", mime)
     }
 
     /// How long what was read may be kept, if not as long as the server says (CACHE-1).
-    #[must_use]
     pub fn cache(self, cache: CacheHints) -> Self {
         Self { cache: Some(cache), ..self }
     }

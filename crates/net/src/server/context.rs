@@ -294,15 +294,15 @@ impl Context {
         }
         let params = json!({"message": message, "requestedSchema": schema});
         let answer = self.ask(method::ELICIT, params).await.map(Elicited::read)?;
-        let Elicited::Accept(content) = &answer else { return Ok(answer) };
-        let form = jsonschema::validator_for(&schema);
-        let form = form.map_err(|error| Error::internal(error.to_string()))?;
-        match complaints(&form, content) {
-            Some(why) => {
-                Err(Error::invalid_params(format!("the answer does not fit the form: {why}")))
+        if let Elicited::Accept(content) = &answer {
+            let form = jsonschema::validator_for(&schema);
+            let form = form.map_err(|error| Error::internal(error.to_string()))?;
+            if let Some(why) = complaints(&form, content) {
+                let why = format!("the answer does not fit the form: {why}");
+                return Err(Error::invalid_params(why));
             }
-            None => Ok(answer),
         }
+        Ok(answer)
     }
 
     /// Asks the client's model; `params` are those of `sampling/createMessage`.
@@ -352,10 +352,8 @@ impl Context {
 
     /// Whether the client can be asked this, by what it says of itself at present.
     fn check_asking(&self, method: &str, params: &Value) -> Result<(), Error> {
-        match missing(&self.client_capabilities(), method, params) {
-            Some(required) => Err(Error::missing_capability(&required, self.era())),
-            None => Ok(()),
-        }
+        let missing = missing(&self.client_capabilities(), method, params);
+        missing.map_or(Ok(()), |it| Err(Error::missing_capability(&it, self.era())))
     }
 
     /// The answer that a modern request brought unasked. Beside a state it belongs

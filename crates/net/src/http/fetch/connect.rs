@@ -41,7 +41,7 @@ type Tcp = HttpConnector<Resolver>;
 type ServerStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// Makes connections for the pool.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Connector {
     https: HttpsConnector<Dial>,
     limit: Duration,
