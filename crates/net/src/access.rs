@@ -331,22 +331,19 @@ impl Guard {
             self.grant(&parts.headers).filter(|_| asks && parts.method == Method::OPTIONS)?;
         let mut headers = HeaderMap::with_capacity(6);
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, self.allowed_headers(&parts.headers));
-        headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
-        grant.apply(&mut headers);
-        Some(headers)
-    }
-
-    /// Ours, those that the user lists, and those `Mcp-Param-*` that the page asks
-    /// for: their names are not known beforehand.
-    fn allowed_headers(&self, request: &HeaderMap) -> HeaderValue {
-        let asked = single(request, ACCESS_CONTROL_REQUEST_HEADERS).ok().flatten();
+        // Ours, those that the user lists, and those `Mcp-Param-*` that the page asks
+        // for: their names are not known beforehand.
+        let asked = single(&parts.headers, ACCESS_CONTROL_REQUEST_HEADERS).ok().flatten();
         let asked = asked.unwrap_or_default().split(',').map(str::trim);
         let parameters = asked.filter(|name| {
             let start = name.get(..PARAMETER.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(PARAMETER))
         });
-        listing(HEADERS, self.sendable.iter().map(String::as_str).chain(parameters))
+        let sendable = self.sendable.iter().map(String::as_str).chain(parameters);
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, listing(HEADERS, sendable));
+        headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        grant.apply(&mut headers);
+        Some(headers)
     }
 }
 
@@ -391,7 +388,7 @@ pub trait Authenticate: fmt::Debug + Send + Sync + 'static {
 /// What somebody gets who does not come in.
 #[derive(Clone, Debug)]
 pub struct AuthDenial {
-    status: StatusCode,
+    pub(crate) status: StatusCode,
     challenge: Option<HeaderValue>,
     text: String,
 }
@@ -414,11 +411,6 @@ impl AuthDenial {
         Self { status: StatusCode::NOT_FOUND, challenge: None, text: nothing_at(endpoint) }
     }
 
-    /// Whether it is not even known who they are.
-    pub(crate) fn is_unknown(&self) -> bool {
-        self.status == StatusCode::UNAUTHORIZED
-    }
-
     pub(crate) fn response(self) -> Response<Body> {
         let mut response = plain(self.status, format!("{}\n", self.text.trim_end()));
         if let Some(challenge) = self.challenge {
@@ -438,14 +430,14 @@ pub(crate) fn authenticate(
 
 /// Whoever makes a request without a name, as far as it says: who has another
 /// token is somebody else (MRTR-8). The token itself is not kept.
-pub(crate) fn mark_by_token(who: &Who, headers: &HeaderMap) -> Who {
+pub(crate) fn mark_by_token(who: Who, headers: &HeaderMap) -> Who {
     let token = headers.get(AUTHORIZATION).filter(|_| who.name().is_empty());
-    let Some(token) = token else { return who.clone() };
+    let Some(token) = token else { return who };
     let digest = digest(&SHA256, token.as_bytes());
     // No name begins like this.
     let mark =
         digest.as_ref().iter().fold("\0".to_owned(), |mark, byte| format!("{mark}{byte:02x}"));
-    who.clone().marked(mark)
+    who.marked(mark)
 }
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");

@@ -69,7 +69,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -218,7 +217,8 @@ impl Server {
     fn caller(&self, client: &Arc<ClientConnection>, call: &Request) -> Result<Caller, Refusal> {
         let unknown = || Refusal::UnknownMethod { method: call.method().to_owned() };
         if client.era() == Era::Modern {
-            if !self.speaks(Era::Modern) || method::REMOVED.contains(&call.method()) {
+            let mut spoken = self.identity.speaks.iter().map(|revision| revision.era());
+            if !spoken.any(|era| era == Era::Modern) || method::REMOVED.contains(&call.method()) {
                 return Err(unknown());
             }
             // A log level that does not exist is a mistake worth telling (META-4).
@@ -308,7 +308,8 @@ impl Server {
             (method::CALL_TOOL, _) if catalog.tools.offered => {
                 let name = call.text("name")?;
                 let tool = catalog.tools.get(&name).ok_or_else(|| unknown("tool", name))?;
-                self.call_tool(tool, call, said, cx).await.map(|result| result.to_bytes())
+                let result = self.call_tool(tool, call, said, cx).await?;
+                Ok(result.to_json().to_string().into())
             }
             (method::GET_PROMPT, _) if catalog.prompts.offered => {
                 let name = call.text("name")?;
@@ -458,7 +459,10 @@ impl Backend for Server {
             let state = Arc::clone(&cx.state);
             let answer = state.run(catch_panic(server.answer(&call, &said, cx)));
             if let Some(mut result) = answer.await {
-                let asked = state.asked.load(Ordering::Relaxed) || call.brings_answers();
+                let brings = |member| call.message.has(member);
+                let asked = state.asked.load(Ordering::Relaxed)
+                    || brings(Member::InputResponses)
+                    || brings(Member::RequestState);
                 if asked && method::is_cacheable(call.method()) {
                     result = result.map(without_caching);
                 }
@@ -668,7 +672,7 @@ fn notification(method: &str, params: &Value) -> Message {
 }
 
 /// An id that cannot be guessed.
-fn random_id() -> Result<String, Error> {
+pub(crate) fn random_id() -> Result<String, Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|_| Error::internal("there is no randomness"))?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))

@@ -199,9 +199,7 @@ pub(crate) struct RawList {
 impl RawList {
     /// Another page, which may say less.
     fn narrow(&mut self, page: Part<'_>, is_first: bool) {
-        let ttl = page.get(&["ttlMs"]).and_then(|ttl| ttl.read().ok());
-        let ttl = Duration::from_millis(ttl.unwrap_or(0)).min(cache::LONGEST);
-        let is_public = page.string("cacheScope").as_deref() == Some("public");
+        let (ttl, is_public) = cache::read_hints(page);
         self.ttl = if is_first { ttl } else { self.ttl.min(ttl) };
         self.is_public = is_public && (is_first || self.is_public);
     }

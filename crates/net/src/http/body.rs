@@ -207,7 +207,6 @@ pub(super) async fn read(
         length: 0,
         text: Vec::new(),
         turns: Turns::default(),
-        is_let: false,
         charge: bodies.charge(who),
         refused: None,
     };
@@ -263,8 +262,6 @@ struct BodyReader<'a> {
     /// A copy of its pieces: each may be a small part of something large.
     text: Vec<u8>,
     turns: Turns,
-    /// Whether it has its turn, or needs none.
-    is_let: bool,
     /// For all the room that the text has.
     charge: Charge,
     refused: Option<Refusal>,
@@ -276,11 +273,8 @@ impl BodyReader<'_> {
         if length > self.limit as u64 {
             return Err(Refusal::TooLarge { limit: self.limit });
         }
-        if length > SMALL as u64 && !self.is_let {
-            if !self.answers {
-                self.turns = self.who.reserve()?;
-            }
-            self.is_let = true;
+        if length > SMALL as u64 && !self.answers && self.turns.is_empty() {
+            self.turns = self.who.reserve()?;
         }
         Ok(())
     }
@@ -581,7 +575,7 @@ pub struct HttpCounters {
     received: AtomicU64,
     sent: AtomicU64,
     streams: AtomicU64,
-    resumed: AtomicU64,
+    pub(super) resumed: AtomicU64,
     /// As many as there are reasons.
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -610,10 +604,6 @@ impl HttpCounters {
     /// How many requests were turned away, by reason.
     pub fn refused(&self) -> BTreeMap<&'static str, u64> {
         lock(&self.refused).clone()
-    }
-
-    pub(super) fn add_resumed(&self) {
-        self.resumed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a response, and its body as it is written.

@@ -118,14 +118,18 @@ impl Fetch {
     }
 
     /// Sends a request to an absolute URL and follows what may be followed.
-    pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, FetchError> {
-        let copy = request.clone();
-        let response = self.send_once(request).await?;
-        if !is_redirect(response.status()) {
-            return Ok(response);
+    pub async fn send(
+        &self,
+        mut request: Request<Bytes>,
+    ) -> Result<Response<Incoming>, FetchError> {
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.send_once(request.clone()).await?;
+            let Some(target) = redirect_target(request.uri(), &response)? else {
+                return Ok(response);
+            };
+            *request.uri_mut() = target;
         }
-        // Rare, so that the common path need not make room for it.
-        Box::pin(self.follow(copy, response)).await
+        Err(FetchError::TooManyRedirects { max: MAX_REDIRECTS })
     }
 
     /// Sends a request and returns even a redirect as it came.
@@ -150,24 +154,6 @@ impl Fetch {
             _ => Ok(response),
         }
     }
-
-    async fn follow(
-        &self,
-        mut copy: Request<Bytes>,
-        mut response: Response<Incoming>,
-    ) -> Result<Response<Incoming>, FetchError> {
-        for _ in 0..MAX_REDIRECTS {
-            let Some(target) = redirect_target(copy.uri(), &response)? else {
-                return Ok(response);
-            };
-            *copy.uri_mut() = target;
-            response = self.send_once(copy.clone()).await?;
-        }
-        match redirect_target(copy.uri(), &response)? {
-            Some(_) => Err(FetchError::TooManyRedirects { max: MAX_REDIRECTS }),
-            None => Ok(response),
-        }
-    }
 }
 
 /// Enough for a trailing slash and a moved path; more is a loop.
@@ -186,14 +172,11 @@ fn check_target(target: &Uri) -> Result<(), FetchError> {
     }
 }
 
-fn is_redirect(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
-}
-
 /// Where `response` sends us, if anywhere and if we may go there.
 fn redirect_target<B>(from: &Uri, response: &Response<B>) -> Result<Option<Uri>, FetchError> {
     let status = response.status();
-    let Some(location) = response.headers().get(LOCATION).filter(|_| is_redirect(status)) else {
+    let is_redirect = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
+    let Some(location) = response.headers().get(LOCATION).filter(|_| is_redirect) else {
         return Ok(None);
     };
     let target = location.to_str().ok().and_then(|location| resolve(from, location));

@@ -1,7 +1,6 @@
 //! The raw level of a server: its [`Handler`] with requests, notifications and errors.
 
 use std::fmt;
-use std::future::Future;
 use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -11,7 +10,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde::Serialize;
 use serde_json::{Value, json};
-use switchboard_proto::jsonrpc::{Kind, Member, Message, Part};
+use switchboard_proto::jsonrpc::{Kind, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::refusal::{Refusal, code};
 use switchboard_proto::revision::{Era, Revision};
@@ -95,16 +94,10 @@ impl Request {
         self.message.body().get(path).map(Part::text)
     }
 
-    /// Whether it goes on with an earlier request.
-    pub(super) fn brings_answers(&self) -> bool {
-        self.message.has(Member::InputResponses) || self.message.has(Member::RequestState)
-    }
-
     /// One member of the parameters that must be a string.
     pub fn text(&self, name: &str) -> Result<String, Error> {
-        let text = self.message.body().string(name);
-        text.map(std::borrow::Cow::into_owned)
-            .ok_or_else(|| Error::invalid_params(format!("params.{name} must be a string")))
+        let text = self.message.body().string(name).map(std::borrow::Cow::into_owned);
+        text.ok_or_else(|| Error::invalid_params(format!("params.{name} must be a string")))
     }
 
     /// What the parameters say, read.

@@ -394,7 +394,7 @@ impl Context {
             };
             tokio::join!(working, tell_changes(&cx.state.server, &task, watching));
         });
-        Ok(ToolResult::created(created))
+        Ok(ToolResult { created: Some(created), ..ToolResult::default() })
     }
 }
 
@@ -504,7 +504,8 @@ async fn task_result(task: &ServerTask) -> Result<Bytes, Error> {
     let over = watching.wait_for(|progress| progress.end.is_some()).await;
     match over.ok().and_then(|progress| progress.end.clone()) {
         Some(TaskEnd::Result(result)) => {
-            Ok(result.with_meta(RELATED, json!({"taskId": task.id})).to_bytes())
+            let result = result.with_meta(RELATED, json!({"taskId": task.id}));
+            Ok(result.to_json().to_string().into())
         }
         Some(TaskEnd::Error(error)) => Err(error),
         Some(TaskEnd::Cancelled) | None => Err(Error::invalid_params("the task was cancelled")),

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Id, Member, Message};
@@ -189,11 +190,6 @@ impl Server {
         }
     }
 
-    /// Whether a client of that era is served at all.
-    pub(super) fn speaks(&self, era: Era) -> bool {
-        self.identity.speaks.iter().any(|revision| revision.era() == era)
-    }
-
     /// Whether clients are told that we log to them (LIF-3).
     pub(super) fn logs(&self) -> bool {
         self.identity.logging || self.identity.capabilities.contains_key("logging")
@@ -242,7 +238,8 @@ impl Server {
 }
 
 /// The eight levels of syslog, least grave first.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names are syslog's own")]
 pub enum Level {
     Debug,
@@ -259,18 +256,6 @@ impl Level {
     const NAMES: [&str; 8] =
         ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-    /// Least grave first.
-    pub const ALL: [Self; 8] = [
-        Self::Debug,
-        Self::Info,
-        Self::Notice,
-        Self::Warning,
-        Self::Error,
-        Self::Critical,
-        Self::Alert,
-        Self::Emergency,
-    ];
-
     /// As it stands on the wire.
     pub fn as_str(self) -> &'static str {
         Self::NAMES[self as usize]
@@ -278,16 +263,15 @@ impl Level {
 
     /// The level of that name, if there is one.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|level| level.as_str() == name)
+        serde_json::from_value(name.into()).ok()
     }
 }
 
 /// The level of that name, or what is wrong with the name.
 pub(super) fn read_level(name: &str) -> Result<Level, String> {
-    Level::parse(name).ok_or_else(|| {
-        let names = Level::NAMES.join(", ");
-        format!("there is no log level {name:?}; there are {names}")
-    })
+    let names = || Level::NAMES.join(", ");
+    Level::parse(name)
+        .ok_or_else(|| format!("there is no log level {name:?}; there are {}", names()))
 }
 
 impl fmt::Display for Level {
@@ -343,11 +327,9 @@ impl ListenWishes {
             let Some(names) = wanted.get(member) else { return Ok(BTreeSet::new()) };
             let names = serde_json::from_value::<BTreeSet<String>>(names.clone());
             let names = names.ok().filter(|names| names.len() <= MOST_NAMES);
-            names.ok_or_else(|| {
-                let what =
-                    format!("notifications.{member} is a list of at most {MOST_NAMES} strings");
-                Error::invalid_params(what)
-            })
+            let what =
+                || format!("notifications.{member} is a list of at most {MOST_NAMES} strings");
+            names.ok_or_else(|| Error::invalid_params(what()))
         };
         let is_wanted = |list: &&str| wanted[format!("{list}ListChanged")] == true;
         Ok(Self {

@@ -1,13 +1,11 @@
 //! Tools: what is listed of them, how their arguments are checked, what they do, what they
 //! answer with, and the content that results and prompts are made of.
 
-use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use http::HeaderMap;
 use jsonschema::Validator;
 use schemars::JsonSchema;
@@ -135,7 +133,8 @@ impl Tool {
     /// could not rely on. A failure of the tool promises nothing.
     pub(super) fn check_output(&self, result: ToolResult) -> Result<ToolResult, Error> {
         let output = self.checks.as_ref().ok().and_then(|checks| checks.output.as_ref());
-        let Some(validator) = output.filter(|_| !result.is_error() && !result.is_task()) else {
+        let Some(validator) = output.filter(|_| !result.is_error && result.created.is_none())
+        else {
             return Ok(result);
         };
         let why = match &result.structured {
@@ -321,7 +320,7 @@ pub struct ToolResult {
     pub(super) is_error: bool,
     pub(super) meta: Map<String, Value>,
     /// The call goes on as a task: this is what is said about it.
-    created: Option<Box<Value>>,
+    pub(super) created: Option<Value>,
 }
 
 impl ToolResult {
@@ -372,22 +371,9 @@ impl ToolResult {
         self.is_error
     }
 
-    /// Whether the result comes later, by a task.
-    pub(super) fn is_task(&self) -> bool {
-        self.created.is_some()
-    }
-
-    pub(super) fn created(task: Value) -> Self {
-        Self { created: Some(Box::new(task)), ..Self::default() }
-    }
-
-    pub(super) fn to_bytes(&self) -> Bytes {
-        self.to_json().to_string().into()
-    }
-
     pub(super) fn to_json(&self) -> Value {
         if let Some(created) = &self.created {
-            return Value::clone(created);
+            return created.clone();
         }
         let mut result = json!({"content": self.content});
         if let Some(value) = &self.structured {
