@@ -571,6 +571,13 @@ pub enum SitePage {
     Metrics(Box<dyn Fn(&Sites) -> String + Send + Sync>),
 }
 
+impl SitePage {
+    /// Whether it only says that we are well: it needs no key.
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::Text(_) | Self::Check(_))
+    }
+}
+
 impl Sites {
     /// All that is served. `guard` is for the pages; the sites have their own.
     pub fn new(guard: Guard, sites: Vec<Site>, pages: Vec<(String, SitePage)>) -> Self {
@@ -643,8 +650,7 @@ impl Sites {
         if parts.method == Method::OPTIONS {
             return preflight_of_stranger(&guard, parts);
         }
-        // What only says that we are well needs no key.
-        let is_open = matches!(page, Some(SitePage::Text(_) | SitePage::Check(_)));
+        let is_open = page.is_some_and(SitePage::is_open);
         let authenticator = authenticator.as_ref().filter(|_| !is_open);
         let mut response = match (access::authenticate(authenticator, &parts.headers), page) {
             (Ok(_), Some(page)) => self.read(page, &parts.method),
