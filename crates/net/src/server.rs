@@ -652,9 +652,7 @@ impl Builder {
 
     /// The server, or what is wrong with it.
     pub fn build(mut self) -> Result<Arc<Server>, BuildError> {
-        if let Some(flaw) = self.flaw {
-            return Err(flaw);
-        }
+        self.flaw.map_or(Ok(()), Err)?;
         let identity = &mut self.server.identity;
         identity.text = json!(identity.info).to_string().into();
         Ok(Arc::new_cyclic(|this| Server { this: Weak::clone(this), ..self.server }))

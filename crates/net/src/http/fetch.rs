@@ -192,10 +192,9 @@ fn redirect_target<B>(from: &Uri, response: &Response<B>) -> Result<Option<Uri>,
 fn origin(url: &Uri) -> String {
     let scheme = url.scheme_str().unwrap_or_default();
     let host = url.host().unwrap_or_default();
-    match url.port_u16().filter(|port| Some(*port) != default_port(url)) {
-        Some(port) => format!("{scheme}://{host}:{port}"),
-        None => format!("{scheme}://{host}"),
-    }
+    let port = url.port_u16().filter(|port| Some(*port) != default_port(url));
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{scheme}://{host}{port}")
 }
 
 /// Whether both are of one scheme, host and port.
@@ -224,10 +223,7 @@ pub(crate) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     if reference.starts_with("//") {
         return format!("{scheme}:{reference}").parse().ok();
     }
-    let (path, query) = match reference.find('?') {
-        Some(at) => reference.split_at(at),
-        None => (reference, ""),
-    };
+    let (path, query) = reference.split_at(reference.find('?').unwrap_or(reference.len()));
     let directory = base.path().rfind('/').map_or("/", |at| &base.path()[..=at]);
     let target = match path {
         "" if query.is_empty() => base.path_and_query()?.to_string(),

@@ -285,7 +285,11 @@ async fn write(
     loop {
         let next = tokio::time::timeout(keep_alive, pipe.next()).await;
         let written = if let Ok((messages, over)) = next {
-            let written = say(sink, messages).await;
+            let frames = messages.into_iter().map(|text| {
+                let text = Utf8Bytes::try_from(text).map_err(|_| Error::AttackAttempt);
+                text.map(Message::Text)
+            });
+            let written = sink.send_all(&mut futures_util::stream::iter(frames)).await;
             if over {
                 return;
             }
@@ -303,14 +307,6 @@ async fn write(
             return;
         }
     }
-}
-
-async fn say(sink: &mut SplitSink<Socket, Message>, messages: Vec<Bytes>) -> Result<(), Error> {
-    for text in messages {
-        let text = Utf8Bytes::try_from(text).map_err(|_| Error::AttackAttempt)?;
-        sink.feed(Message::Text(text)).await?;
-    }
-    sink.flush().await
 }
 
 /// A peer that leaves so many pings without a word is gone.
