@@ -57,6 +57,7 @@ pub use regex::{Error as PatternError, Regex};
 
 /// The rules for one listener; cheap to ask, made once.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Guard {
     hosts: Allowed,
     origins: Allowed,
@@ -128,35 +129,30 @@ impl Guard {
     }
 
     /// Also serves `host`: `name` for every port, `name:port` for one, `*` for all.
-    #[must_use]
     pub fn allow_host(mut self, host: &str) -> Self {
         self.hosts.add(host);
         self
     }
 
     /// Also lets web pages of `origin` in, with CORS; `*` for all.
-    #[must_use]
     pub fn allow_origin(mut self, origin: &str) -> Self {
         self.origins.add(origin.trim_end_matches('/'));
         self
     }
 
     /// Also lets web pages of every origin in that `pattern` finds itself in, with CORS.
-    #[must_use]
     pub fn allow_origins_like(mut self, pattern: Regex) -> Self {
         self.origins.like.push(pattern);
         self
     }
 
     /// Lets listed pages also send the header `name`.
-    #[must_use]
     pub fn allow_header(mut self, name: &HeaderName) -> Self {
         self.sendable.push(name.to_string());
         self
     }
 
     /// Lets listed pages also read the header `name`.
-    #[must_use]
     pub fn expose_header(mut self, name: &HeaderName) -> Self {
         self.readable.push(name.to_string());
         self
@@ -170,7 +166,7 @@ impl Guard {
 
     fn check_host<'a>(&self, parts: &'a Parts) -> Result<Option<Authority<'a>>, GuardError> {
         let target = parts.uri.authority().map(http::uri::Authority::as_str);
-        let header = single(&parts.headers, HOST).map_err(|_| GuardError::HostMalformed)?;
+        let header = single(&parts.headers, HOST).map_err(|()| GuardError::HostMalformed)?;
         if target.is_none() && header.is_none() {
             // Browsers do not speak HTTP/1.0, health checks do.
             let excused = self.hosts.all || parts.version <= Version::HTTP_10;
@@ -199,8 +195,8 @@ impl Guard {
         let text = match single(headers, ORIGIN) {
             Ok(None) => return Ok(()),
             Ok(Some(text)) => text,
-            Err(Unclear) if self.any_origin || self.origins.all => return Ok(()),
-            Err(Unclear) => return refused("(unclear)"),
+            Err(()) if self.any_origin || self.origins.all => return Ok(()),
+            Err(()) => return refused("(unclear)"),
         };
         if self.any_origin || self.origins.contains(text) {
             return Ok(());
@@ -244,15 +240,13 @@ impl Allowed {
     }
 }
 
-/// Several values, or one that is not text.
-struct Unclear;
-
-fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Unclear> {
+/// The value of a header; an error if there are several, or one that is not text.
+fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
-        (Some(value), None) => value.to_str().map(Some).map_err(|_| Unclear),
-        _ => Err(Unclear),
+        (Some(value), None) => value.to_str().map(Some).map_err(drop),
+        _ => Err(()),
     }
 }
 
@@ -326,10 +320,7 @@ impl Guard {
                 origin.filter(|_| self.origins.contains(text) || is_local(text))?.clone()
             }
         };
-        let mut readable = HeaderValue::from_static(EXPOSED);
-        if !self.readable.is_empty() {
-            readable = listing(EXPOSED, self.readable.iter().map(String::as_str));
-        }
+        let readable = listing(EXPOSED, self.readable.iter().map(String::as_str));
         Some(CorsGrant { origin, readable })
     }
 
@@ -340,22 +331,19 @@ impl Guard {
             self.grant(&parts.headers).filter(|_| asks && parts.method == Method::OPTIONS)?;
         let mut headers = HeaderMap::with_capacity(6);
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, self.allowed_headers(&parts.headers));
-        headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
-        grant.apply(&mut headers);
-        Some(headers)
-    }
-
-    /// Ours, those that the user lists, and those `Mcp-Param-*` that the page asks
-    /// for: their names are not known beforehand.
-    fn allowed_headers(&self, request: &HeaderMap) -> HeaderValue {
-        let asked = single(request, ACCESS_CONTROL_REQUEST_HEADERS).ok().flatten();
+        // Ours, those that the user lists, and those `Mcp-Param-*` that the page asks
+        // for: their names are not known beforehand.
+        let asked = single(&parts.headers, ACCESS_CONTROL_REQUEST_HEADERS).ok().flatten();
         let asked = asked.unwrap_or_default().split(',').map(str::trim);
         let parameters = asked.filter(|name| {
             let start = name.get(..PARAMETER.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(PARAMETER))
         });
-        listing(HEADERS, self.sendable.iter().map(String::as_str).chain(parameters))
+        let sendable = self.sendable.iter().map(String::as_str).chain(parameters);
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, listing(HEADERS, sendable));
+        headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        grant.apply(&mut headers);
+        Some(headers)
     }
 }
 
@@ -373,11 +361,7 @@ impl CorsGrant {
 
 /// `usual`, and `more`.
 fn listing<'a>(usual: &'static str, more: impl Iterator<Item = &'a str>) -> HeaderValue {
-    let mut list = usual.to_owned();
-    for name in more {
-        list.push_str(", ");
-        list.push_str(name);
-    }
+    let list = [usual].into_iter().chain(more).collect::<Vec<_>>().join(", ");
     HeaderValue::try_from(list).unwrap_or(HeaderValue::from_static(usual))
 }
 
@@ -404,7 +388,7 @@ pub trait Authenticate: fmt::Debug + Send + Sync + 'static {
 /// What somebody gets who does not come in.
 #[derive(Clone, Debug)]
 pub struct AuthDenial {
-    status: StatusCode,
+    pub(crate) status: StatusCode,
     challenge: Option<HeaderValue>,
     text: String,
 }
@@ -427,11 +411,6 @@ impl AuthDenial {
         Self { status: StatusCode::NOT_FOUND, challenge: None, text: nothing_at(endpoint) }
     }
 
-    /// Whether it is not even known who they are.
-    pub(crate) fn is_unknown(&self) -> bool {
-        self.status == StatusCode::UNAUTHORIZED
-    }
-
     pub(crate) fn response(self) -> Response<Body> {
         let mut response = plain(self.status, format!("{}\n", self.text.trim_end()));
         if let Some(challenge) = self.challenge {
@@ -451,14 +430,14 @@ pub(crate) fn authenticate(
 
 /// Whoever makes a request without a name, as far as it says: who has another
 /// token is somebody else (MRTR-8). The token itself is not kept.
-pub(crate) fn mark_by_token(who: &Who, headers: &HeaderMap) -> Who {
+pub(crate) fn mark_by_token(who: Who, headers: &HeaderMap) -> Who {
     let token = headers.get(AUTHORIZATION).filter(|_| who.name().is_empty());
-    let Some(token) = token else { return who.clone() };
+    let Some(token) = token else { return who };
     let digest = digest(&SHA256, token.as_bytes());
     // No name begins like this.
     let mark =
         digest.as_ref().iter().fold("\0".to_owned(), |mark, byte| format!("{mark}{byte:02x}"));
-    who.clone().marked(mark)
+    who.marked(mark)
 }
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -512,7 +491,7 @@ impl Authenticate for ApiKey {
 /// Somebody, by name; the default is nobody in particular.
 #[derive(Clone, Debug, Default)]
 pub struct Who {
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// What tells one from another of the same name.
     mark: Option<Arc<str>>,
     standing: Option<Arc<dyn Standing>>,
@@ -574,16 +553,12 @@ impl Who {
 
     /// Somebody who may do what `standing` lets them.
     pub fn with(name: impl Into<Arc<str>>, standing: Arc<dyn Standing>) -> Self {
-        Self { name: name.into(), mark: None, standing: Some(standing) }
+        Self { standing: Some(standing), ..Self::new(name) }
     }
 
     /// What they are called; empty for nobody in particular.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    pub(crate) fn shared_name(&self) -> Arc<str> {
-        Arc::clone(&self.name)
     }
 
     /// The same, told from others of that name by a mark.

@@ -6,7 +6,6 @@
 //! answer by themselves, [`crate::bridge::Bridge`] for those who pass on.
 
 use std::fmt;
-use std::future::Future;
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;

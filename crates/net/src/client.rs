@@ -231,7 +231,7 @@ pub enum CallError {
     Cancelled,
     /// The server kept asking.
     #[error("the server asked for input more than {rounds} times in a row")]
-    TooManyRounds { rounds: usize },
+    TooManyRounds { rounds: u32 },
 }
 
 impl CallError {

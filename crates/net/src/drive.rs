@@ -1,6 +1,5 @@
 //! Waiting: for the first of two things, for the time to stop, and for the end of a grace period.
 
-use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::watch;

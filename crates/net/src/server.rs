@@ -69,12 +69,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::future::Future;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use switchboard_proto::exchange::{Ask, Exchange, HeaderParams};
 use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
 use switchboard_proto::method::{self, meta};
@@ -89,7 +88,7 @@ use crate::connection::{ClientConnection, lock};
 use crate::parked_calls::Sealer;
 use catalog::{Completion, PageRequest, ServerCatalog};
 use context::CallChannel;
-use handler::{DynMethods, catch_panic};
+use handler::catch_panic;
 use session::{Caller, ServerSession};
 
 mod builtin_tools;
@@ -127,14 +126,14 @@ const SUBSCRIBE: &str = "/resources/subscribe";
 /// clients are told when something is added or removed here, or `*_changed` is called.
 pub struct Server {
     identity: session::ServerIdentity,
-    catalog: RwLock<Arc<ServerCatalog>>,
+    catalog: Mutex<Arc<ServerCatalog>>,
     completion: Option<Box<Completion>>,
-    handler: Option<Arc<dyn DynMethods>>,
-    on_notification: Option<Box<handler::NoticeCallback>>,
+    handler: Option<Box<handler::CallCallback>>,
+    on_notification: Vec<Box<handler::NoticeCallback>>,
     notices: Arc<Semaphore>,
     page: usize,
     cache: CacheHints,
-    sessions: RwLock<HashMap<u64, Arc<ServerSession>>>,
+    sessions: Mutex<HashMap<u64, Arc<ServerSession>>>,
     questions: context::OpenQuestions,
     listens: Mutex<session::ClientListens>,
     tasks: server_tasks::ServerTasks,
@@ -147,22 +146,18 @@ impl Server {
     pub fn builder(name: &str, version: &str) -> Builder {
         let server = Self {
             identity: session::ServerIdentity {
-                info: Map::new(),
-                text: Bytes::new(),
-                instructions: None,
                 logging: true,
-                capabilities: Map::new(),
-                extensions: Map::new(),
                 speaks: Revision::ALL.to_vec(),
+                ..session::ServerIdentity::default()
             },
-            catalog: RwLock::default(),
+            catalog: Mutex::default(),
             completion: None,
             handler: None,
-            on_notification: None,
+            on_notification: Vec::new(),
             notices: Arc::new(Semaphore::new(handler::MOST_NOTICES)),
             page: PAGE,
             cache: CacheHints::default(),
-            sessions: RwLock::default(),
+            sessions: Mutex::default(),
             questions: context::OpenQuestions::default(),
             listens: Mutex::default(),
             tasks: server_tasks::ServerTasks::default(),
@@ -174,7 +169,7 @@ impl Server {
 
     /// Adds a tool; clients are told that the list has changed.
     pub fn add_tool(&self, tool: Tool) -> Result<(), BuildError> {
-        self.change("tools", |catalog| catalog.tools.add(tool))
+        self.change("tools", |catalog| catalog.tools.add(Arc::clone(&tool.listing), tool))
     }
 
     /// Takes a tool away; false if it was not there. Calls that are open go on.
@@ -184,7 +179,7 @@ impl Server {
 
     /// Adds a prompt; clients are told that the list has changed.
     pub fn add_prompt(&self, prompt: Prompt) -> Result<(), BuildError> {
-        self.change("prompts", |catalog| catalog.prompts.add(prompt))
+        self.change("prompts", |catalog| catalog.prompts.add(Arc::clone(&prompt.listing), prompt))
     }
 
     /// Takes a prompt away; false if it was not there.
@@ -194,7 +189,8 @@ impl Server {
 
     /// Adds a resource; clients are told that the list has changed.
     pub fn add_resource(&self, resource: Resource) -> Result<(), BuildError> {
-        self.change("resources", |catalog| catalog.resources.add(resource))
+        let listing = Arc::clone(&resource.listing);
+        self.change("resources", |catalog| catalog.resources.add(listing, resource))
     }
 
     /// Takes a resource away; false if it was not there.
@@ -208,22 +204,21 @@ impl Server {
         list: &'static str,
         change: impl FnOnce(&mut ServerCatalog) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut catalog = write(&self.catalog);
-        change(Arc::make_mut(&mut catalog))?;
-        drop(catalog);
+        change(Arc::make_mut(&mut lock(&self.catalog)))?;
         self.list_changed(list);
         Ok(())
     }
 
     fn catalog(&self) -> Arc<ServerCatalog> {
-        Arc::clone(&read(&self.catalog))
+        Arc::clone(&lock(&self.catalog))
     }
 
     /// Who made a call; why not, if it cannot be served at all.
     fn caller(&self, client: &Arc<ClientConnection>, call: &Request) -> Result<Caller, Refusal> {
         let unknown = || Refusal::UnknownMethod { method: call.method().to_owned() };
         if client.era() == Era::Modern {
-            if !self.speaks(Era::Modern) || method::REMOVED.contains(&call.method()) {
+            let mut spoken = self.identity.speaks.iter().map(|revision| revision.era());
+            if !spoken.any(|era| era == Era::Modern) || method::REMOVED.contains(&call.method()) {
                 return Err(unknown());
             }
             // A log level that does not exist is a mistake worth telling (META-4).
@@ -313,7 +308,8 @@ impl Server {
             (method::CALL_TOOL, _) if catalog.tools.offered => {
                 let name = call.text("name")?;
                 let tool = catalog.tools.get(&name).ok_or_else(|| unknown("tool", name))?;
-                self.call_tool(tool, call, said, cx).await.map(|result| result.to_bytes())
+                let result = self.call_tool(tool, call, said, cx).await?;
+                Ok(result.to_json().to_string().into())
             }
             (method::GET_PROMPT, _) if catalog.prompts.offered => {
                 let name = call.text("name")?;
@@ -340,7 +336,7 @@ impl Server {
                 self.answer_task(call, &cx).await
             }
             (method, _) => match &self.handler {
-                Some(handler) => Arc::clone(handler).call(call.clone(), cx).await,
+                Some(handler) => handler(call.clone(), cx).await,
                 None => Err(Error::unknown_method(method)),
             },
         }
@@ -463,7 +459,10 @@ impl Backend for Server {
             let state = Arc::clone(&cx.state);
             let answer = state.run(catch_panic(server.answer(&call, &said, cx)));
             if let Some(mut result) = answer.await {
-                let asked = state.asked.load(Ordering::Relaxed) || call.brings_answers();
+                let brings = |member| call.message.has(member);
+                let asked = state.asked.load(Ordering::Relaxed)
+                    || brings(Member::InputResponses)
+                    || brings(Member::RequestState);
                 if asked && method::is_cacheable(call.method()) {
                     result = result.map(without_caching);
                 }
@@ -487,7 +486,7 @@ impl Backend for Server {
 
     fn forget(&self, client: &Arc<ClientConnection>) {
         lock(&self.listens).retain(|&(of, _), _| of != client.number());
-        write(&self.sessions).remove(&client.number());
+        lock(&self.sessions).remove(&client.number());
         self.tasks.forget(client.number());
     }
 }
@@ -503,6 +502,8 @@ impl fmt::Debug for Server {
 /// What is wrong with any part (a name twice, a schema that is none) is told by
 /// [`build`](Self::build), so that the parts can be put together in one go.
 /// Capabilities follow from what there is.
+#[derive(Debug)]
+#[must_use]
 pub struct Builder {
     server: Server,
     /// The first thing that was wrong; told at the end.
@@ -511,50 +512,45 @@ pub struct Builder {
 
 impl Builder {
     /// A name for people.
-    #[must_use]
     pub fn title(self, title: &str) -> Self {
         self.info("title", title)
     }
 
     /// Any other member of our identity: `description`, `icons`, `websiteUrl`.
-    #[must_use]
     pub fn info(mut self, member: &str, value: impl Into<Value>) -> Self {
         self.server.identity.info.insert(member.to_owned(), value.into());
         self
     }
 
     /// How to use the server, for models.
-    #[must_use]
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.server.identity.instructions = Some(text.into());
         self
     }
 
     /// A tool.
-    #[must_use]
     pub fn tool(self, tool: Tool) -> Self {
         let added = self.server.add_tool(tool);
         self.note(added)
     }
 
     /// A prompt.
-    #[must_use]
     pub fn prompt(self, prompt: Prompt) -> Self {
         let added = self.server.add_prompt(prompt);
         self.note(added)
     }
 
     /// A resource.
-    #[must_use]
     pub fn resource(self, resource: Resource) -> Self {
         let added = self.server.add_resource(resource);
         self.note(added)
     }
 
     /// A pattern of resources.
-    #[must_use]
     pub fn template(self, template: Template) -> Self {
-        let added = self.server.change("resources", |catalog| catalog.templates.add(template));
+        let listing = Arc::clone(&template.listing);
+        let added =
+            self.server.change("resources", |catalog| catalog.templates.add(listing, template));
         self.note(added)
     }
 
@@ -564,7 +560,6 @@ impl Builder {
     }
 
     /// What an argument of a prompt or a template could be; the first hundred are sent.
-    #[must_use]
     pub fn completion<F, W>(mut self, function: F) -> Self
     where
         F: Fn(CompletionRequest, Context) -> W + Send + Sync + 'static,
@@ -577,26 +572,31 @@ impl Builder {
 
     /// Answers every method that neither the library nor a list of this server
     /// answers. Say with [`capability`](Self::capability) what it can do.
-    #[must_use]
     pub fn handler(mut self, handler: impl Handler) -> Self {
-        self.server.handler = Some(Arc::new(handler));
-        self
+        let handler = Arc::new(handler);
+        let hearing = Arc::clone(&handler);
+        self.server.handler = Some(Box::new(move |call, cx| {
+            let handler = Arc::clone(&handler);
+            Box::pin(async move { handler.call(call, cx).await })
+        }));
+        self.on_notification(move |notice| {
+            let hearing = Arc::clone(&hearing);
+            async move { hearing.notified(notice).await }
+        })
     }
 
     /// Hears what clients say without wanting an answer, such as
     /// `notifications/roots/list_changed`.
-    #[must_use]
     pub fn on_notification<F, W>(mut self, function: F) -> Self
     where
         F: Fn(Notice) -> W + Send + Sync + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
-        self.server.on_notification = Some(Box::new(move |notice| Box::pin(function(notice))));
+        self.server.on_notification.push(Box::new(move |notice| Box::pin(function(notice))));
         self
     }
 
     /// Declares a capability, or replaces the one that would be derived.
-    #[must_use]
     pub fn capability(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.server.identity.capabilities.insert(name.to_owned(), value.into());
         self
@@ -605,7 +605,6 @@ impl Builder {
     /// Declares an extension, `prefix/name`, with its settings: an object, if
     /// only an empty one. Clients say on their side whether they have it, see
     /// [`Context::extension`] (EXT-1).
-    #[must_use]
     pub fn extension(mut self, id: &str, settings: impl Into<Value>) -> Self {
         let settings = settings.into();
         if !meta::is_extension(id) || !settings.is_object() {
@@ -616,42 +615,36 @@ impl Builder {
     }
 
     /// Does not declare that the server logs to its clients.
-    #[must_use]
     pub fn without_logging(mut self) -> Self {
         self.server.identity.logging = false;
         self
     }
 
     /// Speaks only these revisions.
-    #[must_use]
     pub fn only(mut self, revisions: &[Revision]) -> Self {
         self.server.identity.speaks = revisions.to_vec();
         self
     }
 
     /// Entries on one page of a list.
-    #[must_use]
     pub fn page_size(mut self, size: usize) -> Self {
         self.server.page = size.max(1);
         self
     }
 
     /// How long lists and resources may be kept, unless a result says otherwise (CACHE-1).
-    #[must_use]
     pub fn cache(mut self, cache: CacheHints) -> Self {
         self.server.cache = cache;
         self
     }
 
     /// Adds the tool `get_tool_manifest`: all tools with their schemas and examples.
-    #[must_use]
     pub fn manifest(self) -> Self {
         self.tool(builtin_tools::manifest_tool())
     }
 
     /// Remembers the last calls of tools (never their arguments), and adds the
     /// tool `get_trace_by_id`.
-    #[must_use]
     pub fn traces(mut self) -> Self {
         self.server.trace = Some(builtin_tools::Traces::default());
         self.tool(builtin_tools::trace_tool())
@@ -659,18 +652,10 @@ impl Builder {
 
     /// The server, or what is wrong with it.
     pub fn build(mut self) -> Result<Arc<Server>, BuildError> {
-        if let Some(flaw) = self.flaw {
-            return Err(flaw);
-        }
+        self.flaw.map_or(Ok(()), Err)?;
         let identity = &mut self.server.identity;
         identity.text = json!(identity.info).to_string().into();
         Ok(Arc::new_cyclic(|this| Server { this: Weak::clone(this), ..self.server }))
-    }
-}
-
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("server", &self.server).finish_non_exhaustive()
     }
 }
 
@@ -684,16 +669,8 @@ fn notification(method: &str, params: &Value) -> Message {
     Message::notification(method, Some(params.to_string().as_bytes()))
 }
 
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// An id that cannot be guessed.
-fn random_id() -> Result<String, Error> {
+pub(crate) fn random_id() -> Result<String, Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|_| Error::internal("there is no randomness"))?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))

@@ -166,7 +166,7 @@ fn check_plan(args: &GatewayArgs, plan: &mut Plan, reach: &Exposure) -> CommandR
     add_api_key(args, plan)?;
     reach.check(&plan.access)?;
     // One address is as good as another to see whether it can be made.
-    serve::guard(([127, 0, 0, 1], 0).into(), &serve_args(args, plan), &WebArgs::default())?;
+    _ = serve::guard(([127, 0, 0, 1], 0).into(), &serve_args(args, plan), &WebArgs::default())?;
     if plan.servers.is_empty() {
         let files: Vec<_> = args.config.iter().map(|file| file.display().to_string()).collect();
         let hint = format!("name one in {} that is enabled and has no mistakes", files.join(", "));

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 use switchboard_proto::jsonrpc::Part;
@@ -23,7 +24,7 @@ use crate::server::covers;
 use crate::upstream::{ServerTarget, Target};
 
 /// The longest that anything is kept, whatever its server says.
-pub(super) const LONGEST: Duration = Duration::from_hours(24);
+const LONGEST: Duration = Duration::from_hours(24);
 
 /// What an entry costs beside its text.
 const OVERHEAD: usize = 256;
@@ -68,13 +69,13 @@ pub(super) struct CacheOwner {
 impl CacheOwner {
     /// A child is nobody else's, so each is a server of its own.
     pub(super) fn new(server: &ServerTarget) -> Self {
+        let line = |(name, value): (&HeaderName, &HeaderValue)| {
+            [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\n"].concat()
+        };
         let (server, mut said) = match server.target() {
             Target::Command(_) => (format!("child {}", next_number()), Vec::new()),
             Target::Url { url, headers, .. } => {
-                let said = headers.iter().map(|(name, value)| {
-                    [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\n"].concat()
-                });
-                (url.to_string(), said.collect())
+                (url.to_string(), headers.iter().map(line).collect())
             }
         };
         said.sort();
@@ -113,13 +114,11 @@ impl ResponseCache {
         params: &Bytes,
         now: Instant,
     ) -> Option<Bytes> {
-        let mut key = owner.key(method, params, true);
         let entries = lock(&self.entries);
-        let mut fresh = |private: bool| {
-            key.identity = private.then_some(owner.identity);
-            entries.by_key.get(&key).filter(|entry| now < entry.until)
-        };
-        fresh(true).or_else(|| fresh(false)).map(|entry| entry.result.clone())
+        let mut kept = [true, false]
+            .into_iter()
+            .filter_map(|private| entries.by_key.get(&owner.key(method, params, private)));
+        kept.find(|entry| now < entry.until).map(|entry| entry.result.clone())
     }
 
     /// Keeps a result, if its server allows that. `emptied` is from before it was asked for.
@@ -131,14 +130,12 @@ impl ResponseCache {
         emptied: u64,
         now: Instant,
     ) {
-        let said = Part::new(result);
-        let ttl = said.get(&["ttlMs"]).and_then(|ttl| ttl.read().ok());
-        let Some(ttl) = ttl.filter(|&ttl| ttl > 0).map(Duration::from_millis) else { return };
+        let (ttl, is_public) = read_hints(Part::new(result));
         let mut entries = lock(&self.entries);
-        if entries.emptied != emptied {
+        if ttl.is_zero() || entries.emptied != emptied {
             return;
         }
-        let mut private = said.string("cacheScope").as_deref() != Some("public");
+        let mut private = !is_public;
         if method != method::READ_RESOURCE {
             private |= entries.narrow(owner, method, private);
         }
@@ -149,7 +146,7 @@ impl ResponseCache {
         if size <= self.most {
             entries.make_room(size, self.most, now);
             entries.bytes += size;
-            let entry = CacheEntry { result: result.clone(), until: now + ttl.min(LONGEST) };
+            let entry = CacheEntry { result: result.clone(), until: now + ttl };
             entries.by_key.insert(key, entry);
         }
     }
@@ -232,13 +229,16 @@ impl Entries {
 /// What is kept is somebody's, and so are the addresses: only how much there is.
 impl fmt::Debug for ResponseCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entries = lock(&self.entries);
-        let (count, bytes) = (entries.by_key.len(), entries.bytes);
-        f.debug_struct("ResponseCache")
-            .field("entries", &count)
-            .field("bytes", &bytes)
-            .finish_non_exhaustive()
+        let Entries { by_key, bytes, .. } = &*lock(&self.entries);
+        write!(f, "ResponseCache {{ entries: {}, bytes: {bytes}, .. }}", by_key.len())
     }
+}
+
+/// How long a result may be kept, and whether by anybody.
+pub(super) fn read_hints(result: Part<'_>) -> (Duration, bool) {
+    let ttl = result.get(&["ttlMs"]).and_then(|ttl| ttl.read().ok()).unwrap_or_default();
+    let is_public = result.string("cacheScope").as_deref() == Some("public");
+    (Duration::from_millis(ttl).min(LONGEST), is_public)
 }
 
 fn size(key: &CacheKey, result: &Bytes) -> usize {

@@ -48,25 +48,14 @@ impl Client {
     pub(super) async fn all(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
         let plain = &CallOptions::default();
         let inbox = &self.core.connection.inbox;
-        let read = self.all_with(method, member, plain).await;
-        match (&inbox.options.cache, &read) {
-            (Some(cache), Err(CallError::Server { code: code::INVALID_PARAMS, .. }))
-                if cache.forget_list(&inbox.cache_owner, method) =>
-            {
-                self.all_with(method, member, plain).await
-            }
-            _ => read,
+        let mut read = self.list_raw(method, member, plain, usize::MAX).await;
+        if let Some(cache) = &inbox.options.cache
+            && matches!(read, Err(CallError::Server { code: code::INVALID_PARAMS, .. }))
+            && cache.forget_list(&inbox.cache_owner, method)
+        {
+            read = self.list_raw(method, member, plain, usize::MAX).await;
         }
-    }
-
-    pub(super) async fn all_with(
-        &self,
-        method: &str,
-        member: &str,
-        options: &CallOptions,
-    ) -> Result<Vec<Value>, CallError> {
-        let list = self.list_raw(method, member, options, usize::MAX).await?;
-        list.items.iter().map(|item| to_value(item)).collect()
+        read?.items.iter().map(|item| to_value(item)).collect()
     }
 
     /// Calls a tool; the result may say `isError`. A call that goes on as a task
@@ -99,10 +88,10 @@ impl Client {
 
     /// Gets a prompt.
     pub async fn prompt(&self, name: &str, args: impl Serialize) -> Result<Value, CallError> {
-        let args = serde_json::to_value(args).map_err(|_| CallError::BadParams)?;
         let mut params = json!({ "name": name });
-        if !args.is_null() {
-            params["arguments"] = args;
+        match serde_json::to_value(args).map_err(|_| CallError::BadParams)? {
+            Value::Null => {}
+            args => params["arguments"] = args,
         }
         self.request(method::GET_PROMPT, params).await
     }
@@ -210,9 +199,7 @@ pub(crate) struct RawList {
 impl RawList {
     /// Another page, which may say less.
     fn narrow(&mut self, page: Part<'_>, is_first: bool) {
-        let ttl = page.get(&["ttlMs"]).and_then(|ttl| ttl.read().ok());
-        let ttl = Duration::from_millis(ttl.unwrap_or(0)).min(cache::LONGEST);
-        let is_public = page.string("cacheScope").as_deref() == Some("public");
+        let (ttl, is_public) = cache::read_hints(page);
         self.ttl = if is_first { ttl } else { self.ttl.min(ttl) };
         self.is_public = is_public && (is_first || self.is_public);
     }
@@ -225,16 +212,15 @@ pub(crate) fn elements(text: &Bytes, member: &str) -> Option<Vec<Bytes>> {
 }
 
 /// How often a server may ask before it can answer (MRTR-11).
-const ROUNDS: usize = 10;
+const ROUNDS: u32 = 10;
 
 /// How long to wait before a call is made again that nobody was asked about:
 /// so long times the round, and at most this (MRTR-6).
 const PACE: Duration = Duration::from_millis(50);
 const SLOWEST: Duration = Duration::from_millis(250);
 
-fn pace(round: usize) -> Duration {
-    let times = u32::try_from(round).unwrap_or(u32::MAX).saturating_add(1);
-    PACE.saturating_mul(times).min(SLOWEST)
+fn pace(round: u32) -> Duration {
+    PACE.saturating_mul(round.saturating_add(1)).min(SLOWEST)
 }
 
 /// A result as a value.
@@ -296,7 +282,7 @@ impl ClientCore {
         method: &str,
         params: Bytes,
         options: &CallOptions,
-    ) -> Result<(Bytes, usize), CallError> {
+    ) -> Result<(Bytes, u32), CallError> {
         let until = now() + options.total.unwrap_or(self.options().total);
         let quiet = options.timeout.unwrap_or(self.options().timeout);
         let original = Message::request(&Id::from(0), method, Some(&params));
@@ -336,9 +322,8 @@ impl ClientCore {
     /// Whether a call may go on as a task (TASK-1).
     fn takes_tasks(&self, options: &CallOptions) -> bool {
         let always = self.options().capabilities.get("extensions");
-        let always =
-            always.is_some_and(|extensions| extensions.get(client_tasks::EXTENSION).is_some());
-        always || options.extensions.contains_key(client_tasks::EXTENSION)
+        always.is_some_and(|always| always.get(client_tasks::EXTENSION).is_some())
+            || options.extensions.contains_key(client_tasks::EXTENSION)
     }
 
     /// Adds what every request says about itself: in `_meta`, where its own
@@ -380,25 +365,20 @@ impl ClientCore {
         &self,
         original: &Message,
         answer: &Message,
-        round: usize,
+        round: u32,
     ) -> Result<Message, CallError> {
-        let requests = answer.part(Member::InputRequests);
         let state = answer.get(Member::RequestState);
         let mut request = original.clone();
-        match (requests, state) {
-            (Some(requests), _) => {
-                let requests = requests.read();
-                let requests =
-                    requests.map_err(|_| CallError::unusable("inputRequests is no object"))?;
-                let answers = Value::from(self.gather(requests).await?).to_string();
-                request = request.with(Member::InputResponses, answers);
-            }
-            (None, Some(_)) => {
-                tokio::time::sleep(pace(round)).await;
-            }
-            (None, None) => {
-                return Err(CallError::unusable("input_required without questions or state"));
-            }
+        if let Some(requests) = answer.part(Member::InputRequests) {
+            let requests = requests.read();
+            let requests =
+                requests.map_err(|_| CallError::unusable("inputRequests is no object"))?;
+            let answers = Value::from(self.answer_all(requests).await?).to_string();
+            request = request.with(Member::InputResponses, answers);
+        } else if state.is_some() {
+            tokio::time::sleep(pace(round)).await;
+        } else {
+            return Err(CallError::unusable("input_required without questions or state"));
         }
         if let Some(state) = state {
             request = request.with(Member::RequestState, Bytes::copy_from_slice(state));
@@ -408,7 +388,7 @@ impl ClientCore {
 
     /// All answers of one round, side by side; the first that fails ends it
     /// for all, because there is no way to say so (MRTR-10).
-    pub(super) async fn gather(
+    pub(super) async fn answer_all(
         &self,
         requests: Map<String, Value>,
     ) -> Result<Map<String, Value>, CallError> {
@@ -466,7 +446,7 @@ mod tests {
     fn a_server_that_gives_nothing_but_its_state_is_asked_more_and_more_slowly() {
         let paces: Vec<_> = (0..ROUNDS).map(pace).collect();
         assert!(paces.is_sorted() && paces[0] > Duration::ZERO, "{paces:?}");
-        assert_eq!(pace(usize::MAX), SLOWEST);
+        assert_eq!(pace(u32::MAX), SLOWEST);
     }
 
     /// wire: EXT-1

@@ -90,13 +90,13 @@ impl Client {
             Era::Legacy => self.has_core_tasks("requests"),
             Era::Modern => self.may_extend(EXTENSION),
         };
-        if may_go_on && self.era() == Era::Legacy {
-            params["task"] = ttl.map_or(json!({}), |ttl| {
-                let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-                json!({ "ttl": millis })
-            });
-        } else if may_go_on {
-            options.extensions.extend(declaring().extensions);
+        match self.era() {
+            _ if !may_go_on => {}
+            Era::Legacy => {
+                let millis = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+                params["task"] = millis.map_or(json!({}), |ttl| json!({ "ttl": ttl }));
+            }
+            Era::Modern => options.extensions.extend(declaring().extensions),
         }
         let result = self.request_with(method::CALL_TOOL, params, options).await?;
         Ok(match Task::created(self, &result).filter(|_| may_go_on) {
@@ -254,7 +254,7 @@ impl Task {
         if self.answered.len() + fresh.len() > QUESTIONS {
             return Err(CallError::unusable("a task asks without end"));
         }
-        let answers = self.client.core.gather(fresh).await?;
+        let answers = self.client.core.answer_all(fresh).await?;
         let keys: Vec<_> = answers.keys().cloned().collect();
         self.update(answers).await?;
         self.answered.extend(keys);

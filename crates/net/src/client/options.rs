@@ -63,7 +63,8 @@ pub struct Remembered {
 ///     })
 ///     .on_notification(|note| assert!(note.method.starts_with("notifications/")));
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
+#[must_use]
 pub struct ClientOptions {
     /// Who we say we are.
     pub name: String,
@@ -140,7 +141,6 @@ impl Default for ClientOptions {
 
 impl ClientOptions {
     /// Fills in forms that the server shows; gives `{action, content?}`.
-    #[must_use]
     pub fn on_elicitation<A>(mut self, answer: impl Fn(Value) -> A + Send + Sync + 'static) -> Self
     where
         A: Future<Output = Result<Value, Declined>> + Send + 'static,
@@ -150,7 +150,6 @@ impl ClientOptions {
     }
 
     /// Sends the user to URLs that the server names; gives `{action}`.
-    #[must_use]
     pub fn on_url_elicitation<A>(
         mut self,
         answer: impl Fn(Value) -> A + Send + Sync + 'static,
@@ -163,7 +162,6 @@ impl ClientOptions {
     }
 
     /// Asks a model for the server; `tools` if it may be given tools.
-    #[must_use]
     pub fn on_sampling<F, A>(mut self, tools: bool, answer: F) -> Self
     where
         F: Fn(Value) -> A + Send + Sync + 'static,
@@ -175,7 +173,6 @@ impl ClientOptions {
     }
 
     /// Says where the server may look; gives `{roots}`.
-    #[must_use]
     pub fn on_roots<A>(mut self, answer: impl Fn(Value) -> A + Send + Sync + 'static) -> Self
     where
         A: Future<Output = Result<Value, Declined>> + Send + 'static,
@@ -185,21 +182,18 @@ impl ClientOptions {
     }
 
     /// Told what the server says of its own accord, progress excepted.
-    #[must_use]
     pub fn on_notification(mut self, told: impl Fn(Notification) + Send + Sync + 'static) -> Self {
         self.callbacks.on_notification = Some(Arc::new(told));
         self
     }
 
     /// Told when the connection is gone, by us or by the server.
-    #[must_use]
     pub fn on_close(mut self, told: impl Fn() + Send + Sync + 'static) -> Self {
         self.callbacks.on_close = Some(Arc::new(move |()| told()));
         self
     }
 
     /// Told why a connection broke.
-    #[must_use]
     pub fn on_error(mut self, told: impl Fn(Failure) + Send + Sync + 'static) -> Self {
         self.callbacks.on_error = Some(Arc::new(told));
         self
@@ -215,18 +209,9 @@ impl ClientOptions {
     }
 }
 
-impl fmt::Debug for ClientOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientOptions")
-            .field("name", &self.name)
-            .field("era", &self.era)
-            .field("callbacks", &self.callbacks)
-            .finish_non_exhaustive()
-    }
-}
-
 /// What is different about one call.
 #[derive(Clone, Default)]
+#[must_use]
 pub struct CallOptions {
     /// How long it may go without an answer or progress.
     pub timeout: Option<Duration>,
@@ -243,7 +228,6 @@ pub struct CallOptions {
 
 impl CallOptions {
     /// Told how far the call has got.
-    #[must_use]
     pub fn on_progress(mut self, told: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.on_progress = Some(Arc::new(told));
         self
@@ -252,11 +236,7 @@ impl CallOptions {
 
 impl fmt::Debug for CallOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallOptions")
-            .field("timeout", &self.timeout)
-            .field("total", &self.total)
-            .field("meta", &self.meta)
-            .finish_non_exhaustive()
+        f.debug_struct("CallOptions").field("timeout", &self.timeout).finish_non_exhaustive()
     }
 }
 

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
 
+use super::call::to_value;
 use super::{CallError, CallOptions, Client};
 
 /// The extension that skills are.
@@ -39,14 +40,16 @@ impl Skill {
 
     /// Where its files are, `SKILL.md` included.
     pub fn files(&self) -> impl Iterator<Item = &str> {
-        let files = self.entry["resources"].as_array().into_iter().flatten();
-        files.filter_map(|file| file["uri"].as_str())
+        self.resources().filter_map(|file| file["uri"].as_str())
+    }
+
+    fn resources(&self) -> impl Iterator<Item = &Value> {
+        self.entry["resources"].as_array().into_iter().flatten()
     }
 
     /// Whether `content` is what was listed for the file at `uri`.
     fn check(&self, uri: &str, content: &[u8]) -> Result<(), String> {
-        let mut files = self.entry["resources"].as_array().into_iter().flatten();
-        let listed = files.find(|file| file["uri"] == uri);
+        let listed = self.resources().find(|file| file["uri"] == uri);
         let listed = listed.ok_or_else(|| format!("{uri} is not listed"))?;
         if listed["size"].as_u64().is_some_and(|size| size != content.len() as u64) {
             return Err(format!("{uri} has not the size that was listed"));
@@ -71,17 +74,20 @@ impl Client {
         }
         let extensions = Map::from_iter([(EXTENSION.to_owned(), json!({}))]);
         let options = CallOptions { extensions, ..CallOptions::default() };
-        let list = self.all_with("skills/list", "skills", &options).await?;
-        Ok(list.into_iter().map(|entry| Skill { entry }).collect())
+        let list = self.list_raw("skills/list", "skills", &options, usize::MAX).await?;
+        list.items.iter().map(|item| Ok(Skill { entry: to_value(item)? })).collect()
     }
 
     /// The text of a skill's `SKILL.md`, if it is what was listed.
     pub async fn load_skill(&self, skill: &Skill) -> Result<String, CallError> {
         let content = self.skill_file(skill, skill.uri()).await?;
-        let text = String::from_utf8(content).map_err(|_| refused("SKILL.md is not text"))?;
-        let header = read_header(&text).map_err(refused)?;
+        let text =
+            String::from_utf8(content).map_err(|_| CallError::unusable("SKILL.md is not text"))?;
+        let header = read_header(&text).map_err(CallError::unusable)?;
         if Value::from(header) != skill.entry["frontmatter"] {
-            return Err(refused("the header of SKILL.md is not the one that was listed"));
+            return Err(CallError::unusable(
+                "the header of SKILL.md is not the one that was listed",
+            ));
         }
         Ok(text)
     }
@@ -92,16 +98,14 @@ impl Client {
         let content = &read["contents"][0];
         let content = match (content["text"].as_str(), content["blob"].as_str()) {
             (Some(text), _) => text.as_bytes().to_vec(),
-            (None, Some(blob)) => STANDARD.decode(blob).map_err(|_| refused("no Base64"))?,
-            (None, None) => return Err(refused("no content")),
+            (None, Some(blob)) => {
+                STANDARD.decode(blob).map_err(|_| CallError::unusable("no Base64"))?
+            }
+            (None, None) => return Err(CallError::unusable("no content")),
         };
-        skill.check(uri, &content).map_err(refused)?;
+        skill.check(uri, &content).map_err(CallError::unusable)?;
         Ok(content)
     }
-}
-
-fn refused(what: impl Into<String>) -> CallError {
-    CallError::unusable(what)
 }
 
 type HeaderLines<'a> = std::iter::Peekable<std::vec::IntoIter<(usize, &'a str)>>;
@@ -118,23 +122,15 @@ const DEPTH: usize = 8;
 fn read_header(text: &str) -> Result<Map<String, Value>, String> {
     let text = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n"));
     let text = text.ok_or("SKILL.md has no header")?;
-    let mut lines = Vec::new();
-    let mut ended = false;
-    for line in text.lines() {
-        if line.trim_end() == "---" {
-            ended = true;
-            break;
-        }
-        // A tab indents by nobody knows how much.
-        if line.contains('\t') {
-            return Err(odd(line));
-        }
-        let indent = line.len() - line.trim_start_matches(' ').len();
-        lines.push((indent, line));
+    let mut lines: Vec<_> = text.lines().collect();
+    let end = lines.iter().position(|line| line.trim_end() == "---");
+    lines.truncate(end.ok_or("the header of SKILL.md has no end")?);
+    // A tab indents by nobody knows how much.
+    if let Some(line) = lines.iter().find(|line| line.contains('\t')) {
+        return Err(odd(line));
     }
-    if !ended {
-        return Err("the header of SKILL.md has no end".to_owned());
-    }
+    let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let lines: Vec<_> = lines.into_iter().map(|line| (indent(line), line)).collect();
     let mut lines = lines.into_iter().peekable();
     let members = mapping(&mut lines, 0, DEPTH)?;
     match lines.next() {
@@ -149,14 +145,9 @@ fn odd(line: &str) -> String {
 
 /// Skips what says nothing; how far the next line is indented.
 fn next_indent(lines: &mut HeaderLines<'_>) -> Option<usize> {
-    while let Some((indent, line)) = lines.peek() {
-        let line = line.trim();
-        if !line.is_empty() && !line.starts_with('#') {
-            return Some(*indent);
-        }
-        lines.next();
-    }
-    None
+    let says_nothing = |line: &str| line.is_empty() || line.starts_with('#');
+    while lines.next_if(|(_, line)| says_nothing(line.trim())).is_some() {}
+    lines.peek().map(|(indent, _)| *indent)
 }
 
 fn mapping(
@@ -210,11 +201,8 @@ fn nested(lines: &mut HeaderLines<'_>, above: usize, depth: usize) -> Result<Val
 /// A block of text, its lines kept (`|`) or joined (`>`); none if joining them
 /// takes more rules than that.
 fn block(lines: &mut HeaderLines<'_>, above: usize, style: &str) -> Option<String> {
-    let mut text: Vec<(usize, &str)> = Vec::new();
     let is_inside = |(indent, line): &(usize, &str)| *indent > above || line.trim().is_empty();
-    while let Some(line) = lines.next_if(is_inside) {
-        text.push(line);
-    }
+    let mut text: Vec<_> = std::iter::from_fn(|| lines.next_if(is_inside)).collect();
     while text.pop_if(|(_, line)| line.trim().is_empty()).is_some() {}
     let margin = text.first().map_or(0, |(indent, _)| *indent);
     let is_even = text.iter().all(|(indent, line)| *indent == margin && !line.trim().is_empty());
@@ -230,11 +218,10 @@ fn block(lines: &mut HeaderLines<'_>, above: usize, style: &str) -> Option<Strin
 }
 
 fn scalar(text: &str) -> Option<Value> {
-    let inner = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
     match text.chars().next()? {
         '"' => serde_json::from_str::<String>(text).ok().map(Value::from),
         '\'' => {
-            let text = inner('\'')?;
+            let text = text.strip_prefix('\'')?.strip_suffix('\'')?;
             let whole = !text.replace("''", "").contains('\'');
             whole.then(|| text.replace("''", "'").into())
         }

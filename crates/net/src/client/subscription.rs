@@ -182,19 +182,15 @@ impl Listening {
                     return Some(note);
                 }
                 Some(ListenerEvent::Note(_)) => {}
-                Some(ListenerEvent::Lost) => self.revive().await?,
+                // A legacy server is greeted again by any call, and what was subscribed
+                // to renewed; the half says which lists may have changed.
+                Some(ListenerEvent::Lost) => loop {
+                    self.pause().await?;
+                    if self.client.ping().await.is_ok() {
+                        break;
+                    }
+                },
                 None => self.listen_again().await?,
-            }
-        }
-    }
-
-    /// A legacy server is greeted again by any call, and what was subscribed
-    /// to renewed; the half says which lists may have changed.
-    async fn revive(&mut self) -> Option<()> {
-        loop {
-            self.pause().await?;
-            if self.client.ping().await.is_ok() {
-                return Some(());
             }
         }
     }

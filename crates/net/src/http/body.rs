@@ -99,7 +99,7 @@ impl BodyBudget {
 
     /// A charge of nothing yet.
     pub(super) fn charge(self: &Arc<Self>, who: &Who) -> Charge {
-        Charge { budget: Arc::clone(self), principal: who.shared_name(), bytes: 0 }
+        Charge { budget: Arc::clone(self), principal: Arc::clone(&who.name), bytes: 0 }
     }
 }
 
@@ -207,7 +207,6 @@ pub(super) async fn read(
         length: 0,
         text: Vec::new(),
         turns: Turns::default(),
-        is_let: false,
         charge: bodies.charge(who),
         refused: None,
     };
@@ -263,8 +262,6 @@ struct BodyReader<'a> {
     /// A copy of its pieces: each may be a small part of something large.
     text: Vec<u8>,
     turns: Turns,
-    /// Whether it has its turn, or needs none.
-    is_let: bool,
     /// For all the room that the text has.
     charge: Charge,
     refused: Option<Refusal>,
@@ -276,11 +273,8 @@ impl BodyReader<'_> {
         if length > self.limit as u64 {
             return Err(Refusal::TooLarge { limit: self.limit });
         }
-        if length > SMALL as u64 && !self.is_let {
-            if !self.answers {
-                self.turns = self.who.reserve()?;
-            }
-            self.is_let = true;
+        if length > SMALL as u64 && !self.answers && self.turns.is_empty() {
+            self.turns = self.who.reserve()?;
         }
         Ok(())
     }
@@ -359,11 +353,14 @@ impl Drop for OpenLane {
 }
 
 /// The body of a response.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Body {
-    kind: BodyKind,
-    /// What is left of a piece that is being written.
+    /// Where pieces come from, if it is a stream.
+    live: Option<Box<Live>>,
+    /// What is left of a piece that is being written, or of a body that is no stream.
     rest: Bytes,
+    /// The client that it is for, if that is known.
+    reader: Option<Arc<ClientConnection>>,
     /// Ready when the last piece is written. The end waits for that: as long as it has
     /// not come, the stream of a client that does not read can be cut.
     written: Option<PieceWritten>,
@@ -375,52 +372,45 @@ pub struct Body {
 }
 
 #[derive(Debug)]
-enum BodyKind {
-    /// With the client that it is for, if that is known.
-    Whole(Option<Bytes>, Option<Arc<ClientConnection>>),
-    Live(Box<Live>),
-}
-
-#[derive(Debug)]
 struct Live {
     lane: OpenLane,
     works: PendingWork,
     /// What to write first.
     opening: Vec<u8>,
-    keep_alive: Duration,
-    ping: Pin<Box<Sleep>>,
-    /// The silence after which the client had better come back.
-    silence: Option<Silence>,
+    /// The time since anything was written.
+    quiet: Silence,
+    /// The time since something was said, pings aside: after it the client had better come back.
+    silence: Silence,
     over: bool,
     /// The session that ends with this stream, if one does. Dropped after the lane.
     _held: Option<HeldSession>,
 }
 
-/// The time since something was said, pings aside.
+/// A time in which nothing happened.
 #[derive(Debug)]
 struct Silence {
     most: Duration,
     timer: Pin<Box<Sleep>>,
-    told: bool,
 }
 
 impl Silence {
+    /// May last for `most`; zero for any time.
     fn new(most: Duration, since: Instant) -> Self {
-        Self { most, timer: Box::pin(tokio::time::sleep_until(since + most)), told: false }
+        let most = if most.is_zero() { NEVER } else { most };
+        Self { most, timer: Box::pin(tokio::time::sleep_until(since + most)) }
     }
 
     fn restart(&mut self) {
         self.timer.as_mut().reset(Instant::now() + self.most);
-        self.told = false;
     }
 
     /// Whether it has been too long; true once for each silence.
     fn is_too_long(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.told {
-            return false;
+        let is_so = self.timer.as_mut().poll(cx).is_ready();
+        if is_so {
+            self.timer.as_mut().reset(Instant::now() + NEVER);
         }
-        self.told = self.timer.as_mut().poll(cx).is_ready();
-        self.told
+        is_so
     }
 }
 
@@ -432,27 +422,14 @@ const PIECE: usize = 64 << 10;
 pub(super) const NEVER: Duration = Duration::from_hours(24 * 365);
 
 impl Body {
-    fn new(kind: BodyKind) -> Self {
-        let (rest, written) = (Bytes::new(), None);
-        Self { kind, rest, written, counted: None, awaited: None, through: None }
-    }
-
-    pub(crate) fn empty() -> Self {
-        Self::new(BodyKind::Whole(None, None))
-    }
-
-    pub(crate) fn whole(text: Bytes) -> Self {
-        Self::new(BodyKind::Whole(Some(text), None))
+    pub(crate) fn whole(rest: Bytes) -> Self {
+        Self { rest, ..Self::default() }
     }
 
     /// The same body, counted as unread by a client until it is written.
-    pub(super) fn lent_by(mut self, client: &Arc<ClientConnection>) -> Self {
-        if let BodyKind::Whole(text, lender) = &mut self.kind {
-            let (lent, written) = client.lend(text.take().unwrap_or_default());
-            (*text, *lender) = (Some(lent), Some(Arc::clone(client)));
-            self.written = written;
-        }
-        self
+    pub(super) fn lent_by(self, client: &Arc<ClientConnection>) -> Self {
+        let (rest, written) = client.lend(self.rest);
+        Self { rest, written, reader: Some(Arc::clone(client)), ..self }
     }
 
     /// A stream of events, beginning with `opening`. If it has been silent for long since
@@ -466,14 +443,14 @@ impl Body {
         silent_since: Option<Instant>,
         held: Option<HeldSession>,
     ) -> Self {
-        let SiteOptions { keep_alive, hang_up, .. } = *options;
-        let keep_alive = if keep_alive.is_zero() { NEVER } else { keep_alive };
-        let ping = Box::pin(tokio::time::sleep(keep_alive));
-        let silence = silent_since.filter(|_| !hang_up.is_zero());
-        let silence = silence.map(|since| Silence::new(hang_up, since));
-        let over = false;
-        let live = Live { lane, works, opening, keep_alive, ping, silence, over, _held: held };
-        Self::new(BodyKind::Live(Box::new(live)))
+        let quiet = Silence::new(options.keep_alive, Instant::now());
+        let silence = match silent_since {
+            Some(since) => Silence::new(options.hang_up, since),
+            None => Silence::new(NEVER, Instant::now()),
+        };
+        let reader = Some(Arc::clone(&lane.client));
+        let live = Live { lane, works, opening, quiet, silence, over: false, _held: held };
+        Self { live: Some(Box::new(live)), reader, ..Self::default() }
     }
 }
 
@@ -494,27 +471,22 @@ impl Live {
         _ = Pin::new(&mut self.works).poll(cx);
         let mut piece = std::mem::take(&mut self.opening);
         self.write_frames(&mut piece, cx);
-        let silence = self.silence.as_mut().filter(|_| piece.is_empty() && !self.over);
-        if silence.is_some_and(|silence| silence.is_too_long(cx)) {
+        if piece.is_empty() && !self.over && self.silence.is_too_long(cx) {
             let lane = self.lane.lane;
             self.lane.client.step(|half| half.let_go(lane)).1.detach();
             self.write_frames(&mut piece, cx);
         }
-        if !piece.is_empty() {
-            self.ping.as_mut().reset(Instant::now() + self.keep_alive);
-            return Poll::Ready(Some(piece.into()));
-        }
-        if self.over {
+        if piece.is_empty() && self.over {
             return Poll::Ready(None);
         }
-        if self.ping.as_mut().poll(cx).is_ready() {
-            self.ping.as_mut().reset(Instant::now() + self.keep_alive);
-            // Registers the timer again, so that the next ping wakes us too.
-            _ = self.ping.as_mut().poll(cx);
+        if piece.is_empty() {
+            if !self.quiet.is_too_long(cx) {
+                return Poll::Pending;
+            }
             framing::encode_comment("ping", &mut piece);
-            return Poll::Ready(Some(piece.into()));
         }
-        Poll::Pending
+        self.quiet.restart();
+        Poll::Ready(Some(piece.into()))
     }
 
     fn write_frames(&mut self, piece: &mut Vec<u8>, cx: &mut Context<'_>) {
@@ -522,7 +494,7 @@ impl Live {
             let Poll::Ready(frame) = self.lane.client.poll_frame(self.lane.lane, cx) else { break };
             match frame {
                 Some(Frame::Message { event, text }) => {
-                    self.silence.iter_mut().for_each(Silence::restart);
+                    self.silence.restart();
                     let id = event.map(|event| event.to_string());
                     let (id, name) = (id.as_deref(), Some("message"));
                     framing::encode_event(
@@ -543,21 +515,17 @@ impl Live {
 
 impl Body {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        match &mut self.kind {
-            BodyKind::Whole(text, _) => Poll::Ready(text.take()),
-            BodyKind::Live(live) => {
-                if self.awaited.as_mut().is_some_and(|awaited| awaited.poll_doubt(cx)) {
-                    // If the client is gone, writing to it says so.
-                    framing::encode_comment("ping", &mut live.opening);
-                }
-                let piece = ready!(live.poll_piece(cx));
-                Poll::Ready(piece.map(|piece| {
-                    let (piece, written) = live.lane.client.lend(piece);
-                    self.written = written.or(self.written.take());
-                    piece
-                }))
-            }
+        let Some(live) = &mut self.live else { return Poll::Ready(None) };
+        if self.awaited.as_mut().is_some_and(|awaited| awaited.poll_doubt(cx)) {
+            // If the client is gone, writing to it says so.
+            framing::encode_comment("ping", &mut live.opening);
         }
+        let piece = ready!(live.poll_piece(cx));
+        Poll::Ready(piece.map(|piece| {
+            let (piece, written) = live.lane.client.lend(piece);
+            self.written = written.or(self.written.take());
+            piece
+        }))
     }
 }
 
@@ -582,10 +550,7 @@ impl HttpBody for Body {
         }
         // Whoever writes asks for the next part when the client has read of the last ones.
         let part = this.rest.split_to(this.rest.len().min(PIECE));
-        match &this.kind {
-            BodyKind::Whole(_, lender) => lender.iter().for_each(|client| client.is_reading()),
-            BodyKind::Live(live) => live.lane.client.is_reading(),
-        }
+        this.reader.iter().for_each(|client| client.is_reading());
         if let Some(counted) = &this.counted {
             counted.tally.sent.fetch_add(part.len() as u64, Ordering::Relaxed);
         }
@@ -593,18 +558,13 @@ impl HttpBody for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.kind, BodyKind::Whole(None, _))
-            && self.rest.is_empty()
-            && self.written.is_none()
+        self.live.is_none() && self.rest.is_empty() && self.written.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            BodyKind::Whole(text, _) => {
-                let left = self.rest.len() + text.as_ref().map_or(0, Bytes::len);
-                SizeHint::with_exact(left as u64)
-            }
-            BodyKind::Live(_) => SizeHint::default(),
+        match &self.live {
+            Some(_) => SizeHint::default(),
+            None => SizeHint::with_exact(self.rest.len() as u64),
         }
     }
 }
@@ -615,7 +575,7 @@ pub struct HttpCounters {
     received: AtomicU64,
     sent: AtomicU64,
     streams: AtomicU64,
-    resumed: AtomicU64,
+    pub(super) resumed: AtomicU64,
     /// As many as there are reasons.
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -646,10 +606,6 @@ impl HttpCounters {
         lock(&self.refused).clone()
     }
 
-    pub(super) fn add_resumed(&self) {
-        self.resumed.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Counts a response, and its body as it is written.
     pub(super) fn count(self: &Arc<Self>, mut response: Response<Body>) -> Response<Body> {
         let reason = match (response.extensions().get(), response.status()) {
@@ -666,7 +622,7 @@ impl HttpCounters {
             *lock(&self.refused).entry(reason).or_default() += 1;
         }
         let body = response.body_mut();
-        let is_stream = matches!(body.kind, BodyKind::Live(_));
+        let is_stream = body.live.is_some();
         if is_stream {
             self.streams.fetch_add(1, Ordering::Relaxed);
         }

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
@@ -49,6 +49,7 @@ use crate::access::{SessionPermit, Turns, Who};
 use crate::backend::PendingWork;
 use crate::connection::{ClientConnection, now};
 use crate::drive::OwnedTask;
+use crate::server::random_id;
 
 /// What a request comes to. A refusal is answered under the id of its message.
 pub(super) type HttpReply = Result<Response<Body>, InvalidMessage>;
@@ -108,7 +109,7 @@ async fn post(site: &SiteState, who: &Who, parts: Parts, body: impl RequestBody)
     {
         *message = traced;
     }
-    match converse(site, who, headers, &incoming).await {
+    match find_conversation(site, who, headers, &incoming).await {
         Ok(None) => Ok(empty(StatusCode::ACCEPTED)),
         Ok(Some(conversation)) => {
             conversation.client.reached_by(peer);
@@ -150,7 +151,7 @@ struct Conversation {
 }
 
 /// None if there is nobody to pass it to, and nobody waits for an answer.
-async fn converse(
+async fn find_conversation(
     site: &SiteState,
     who: &Who,
     headers: &HeaderMap,
@@ -172,21 +173,24 @@ async fn converse(
             return Ok(Some(Conversation { client, held: None, parked: Some(parked) }));
         }
         let client = site.new_client(Era::Modern, Carrier::Http, who, headers)?;
-        let held = (method == method::LISTEN).then(|| site.listens.open(&client)).transpose()?;
+        let listen = || site.listens.open(&client, site.rules().max_sessions);
+        let held = (method == method::LISTEN).then(listen).transpose()?;
         return Ok(Some(Conversation { client, held, parked: None }));
     }
     check_version(headers)?;
     if let Some(revision) = site.options.stateless {
         return converse_alone(site, who, revision, incoming, headers).await;
     }
-    if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
-        site.is_full()?;
-        let client = site.new_client(Era::Legacy, Carrier::Http, who, headers)?;
-        let held = Some(site.sessions.open(&client)?);
-        return Ok(Some(Conversation { client, held, parked: None }));
-    }
-    let client = session_of(site, who, headers)?;
-    Ok(Some(Conversation { client, held: None, parked: None }))
+    let (client, held) =
+        if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
+            let most = site.is_full()?;
+            let client = site.new_client(Era::Legacy, Carrier::Http, who, headers)?;
+            let held = site.sessions.open(&client, most)?;
+            (client, Some(held))
+        } else {
+            (session_of(site, who, headers)?, None)
+        };
+    Ok(Some(Conversation { client, held, parked: None }))
 }
 
 fn session_of(
@@ -238,7 +242,7 @@ async fn exchange(
     // Whether a session has come, or may still come, of a greeting.
     let is_session = site.options.stateless.is_none()
         && !matches!(client.phase(), None | Some(Phase::Fresh | Phase::Ended));
-    let doubted = awaited.as_ref().is_some_and(Awaited::is_doubted);
+    let doubted = awaited.as_ref().is_some_and(|awaited| awaited.is_doubted);
     let session = held.as_mut().filter(|_| is_session).map(|held| held.tell(doubted));
     let mut response = match frame {
         Some(Frame::Answer { status, text }) => {
@@ -249,7 +253,7 @@ async fn exchange(
             stream(Body::live(open, works, primed(prime), &site.options, Some(since), held))
         }
         // Nothing will be said: the call was cancelled.
-        Some(Frame::Message { .. } | Frame::End) | None => stream(Body::empty()),
+        Some(Frame::Message { .. } | Frame::End) | None => stream(Body::default()),
     };
     if let Some(id) = session {
         response.headers_mut().insert(header::SESSION_ID, id);
@@ -316,7 +320,7 @@ async fn listen(site: &SiteState, who: &Who, parts: &Parts) -> HttpReply {
     let (listening, works) = client.step(|half| half.handle_listen(open.lane, last));
     listening?;
     if last.is_some() {
-        site.options.tally.add_resumed();
+        site.options.tally.resumed.fetch_add(1, Ordering::Relaxed);
     }
     let prime = match client.next_frame(open.lane).await {
         Some(Frame::Begin { prime }) => prime,
@@ -362,7 +366,7 @@ pub(super) fn json(status: u16, text: Bytes) -> Response<Body> {
 }
 
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
+    let mut response = Response::new(Body::default());
     *response.status_mut() = status;
     response
 }
@@ -415,10 +419,10 @@ async fn converse_alone(
     if wants_nothing {
         return Ok(None);
     }
-    site.is_full()?;
+    let most = site.is_full()?;
     let client = site.new_client(Era::Legacy, Carrier::Http, who, headers)?;
     client.go_bare();
-    let held = Some(site.sessions.open(&client)?);
+    let held = Some(site.sessions.open(&client, most)?);
     if wants_server {
         greet(&client, spoken(headers, incoming).unwrap_or(usual)).await?;
     }
@@ -475,11 +479,11 @@ pub(super) fn open_sse(site: &SiteState, who: &Who, parts: &Parts) -> HttpReply 
     if !accepts(&parts.headers, EVENT_STREAM) {
         return Err(Refusal::NotAcceptable.into());
     }
-    site.is_full()?;
+    let most = site.is_full()?;
     let client = site.new_client(Era::Legacy, Carrier::Pipe, who, &parts.headers)?;
     let peer: Option<&ClientPeer> = parts.extensions.get();
     client.reached_by(peer);
-    let held = site.old.open(&client)?;
+    let held = site.old.open(&client, most)?;
     let SiteOptions { base, message_path, .. } = &site.options;
     let address = format!("{base}{message_path}?sessionId={}", held.id.0);
     let mut opening = Vec::new();
@@ -528,7 +532,6 @@ pub(super) async fn post_sse_message(
 /// All sessions of one endpoint.
 #[derive(Debug)]
 pub(super) struct HttpSessions {
-    most: AtomicUsize,
     idle: Duration,
     /// Every request of a legacy client looks here, so looking must not exclude looking.
     table: RwLock<SessionTable>,
@@ -584,14 +587,6 @@ impl Drop for HeldSession {
 #[derive(Clone, Eq, Hash, PartialEq)]
 struct SessionId(Box<str>);
 
-impl SessionId {
-    fn random() -> Result<Self, getrandom::Error> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes)?;
-        Ok(Self(format!("{:032x}", u128::from_ne_bytes(bytes)).into()))
-    }
-}
-
 impl fmt::Debug for SessionId {
     /// Whoever has the id has the session, so logs show only its beginning.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -600,21 +595,21 @@ impl fmt::Debug for SessionId {
 }
 
 impl HttpSessions {
-    pub(super) fn new(most: usize, idle: Duration) -> Arc<Self> {
-        Arc::new(Self { most: AtomicUsize::new(most), idle, table: RwLock::default() })
+    pub(super) fn new(idle: Duration) -> Arc<Self> {
+        Arc::new(Self { idle, table: RwLock::default() })
     }
 
-    /// Takes so many from here on; those that are there stay.
-    pub(super) fn bound(&self, most: usize) {
-        self.most.store(most, Ordering::Relaxed);
-    }
-
-    /// A new session for `client`; it ends with what is returned.
-    fn open(self: &Arc<Self>, client: &Arc<ClientConnection>) -> Result<HeldSession, Refusal> {
+    /// A new session for `client`, if there are fewer than `most`; it ends with what is returned.
+    fn open(
+        self: &Arc<Self>,
+        client: &Arc<ClientConnection>,
+        most: usize,
+    ) -> Result<HeldSession, Refusal> {
         let stay = client.who().stay()?;
-        let id = SessionId::random().map_err(|_| Refusal::TooManySessions)?;
+        let id = random_id().map_err(|_| Refusal::TooManySessions)?;
+        let id = SessionId(id.into());
         let mut table = self.write();
-        if table.closed || table.by_id.len() >= self.most.load(Ordering::Relaxed) {
+        if table.closed || table.by_id.len() >= most {
             return Err(Refusal::TooManySessions);
         }
         client.mark(&id.0);
@@ -646,11 +641,12 @@ impl HttpSessions {
         open.inspect(|open| open.client.end()).is_some()
     }
 
-    /// Ends the sessions of everybody who may not stay.
-    pub(super) fn close_unless(&self, stays: impl Fn(&Who) -> bool) {
-        let may_not = |_: &SessionId, open: &mut OpenSession| !stays(open.client.who());
-        let gone: Vec<_> = self.write().by_id.extract_if(may_not).collect();
-        for (_, open) in gone {
+    /// Ends the sessions of these clients.
+    pub(super) fn close_where(&self, why: &str, is_meant: impl Fn(&ClientConnection) -> bool) {
+        let gone: Vec<_> =
+            self.write().by_id.extract_if(|_, open| is_meant(&open.client)).collect();
+        for (id, open) in gone {
+            tracing::debug!(session = ?id, "{why}, closed");
             open.client.end();
         }
     }
@@ -690,18 +686,6 @@ impl HttpSessions {
     fn write(&self) -> RwLockWriteGuard<'_, SessionTable> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn close_idle(&self) {
-        let deadline = now().checked_sub(self.idle);
-        let is_idle = |_: &SessionId, open: &mut OpenSession| {
-            open.client.idle_since().is_some_and(|since| Some(since) <= deadline)
-        };
-        let gone: Vec<_> = self.write().by_id.extract_if(is_idle).collect();
-        for (id, open) in gone {
-            tracing::debug!(session = ?id, "idle for too long, closed");
-            open.client.end();
-        }
-    }
 }
 
 /// A look that comes so late tells that the process was stopped, or the machine.
@@ -718,7 +702,10 @@ async fn reap(sessions: Weak<HttpSessions>, idle: Duration) {
         // After a stop of the process its clients have a moment: what they sent
         // meanwhile is not read yet.
         if since < LATE.max(2 * pace) {
-            sessions.close_idle();
+            let deadline = now().checked_sub(idle);
+            sessions.close_where("idle for too long", |client| {
+                client.idle_since().is_some_and(|since| Some(since) <= deadline)
+            });
         }
     }
 }

@@ -9,7 +9,6 @@
 //! is how a request is cancelled. No deadlines beyond the connection: whoever
 //! calls knows how long an answer may take.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use bytes::Bytes;
 use connect::Connector;
 use http::header::{LOCATION, PROXY_AUTHORIZATION};
 use http::uri::Scheme;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -77,7 +76,7 @@ impl FetchOptions {
 }
 
 /// The client. Clones share the pool.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Fetch {
     client: Client<Connector, Full<Bytes>>,
     connector: Connector,
@@ -119,14 +118,18 @@ impl Fetch {
     }
 
     /// Sends a request to an absolute URL and follows what may be followed.
-    pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, FetchError> {
-        let copy = RequestCopy::of(&request);
-        let response = self.send_once(request).await?;
-        if !is_redirect(response.status()) {
-            return Ok(response);
+    pub async fn send(
+        &self,
+        mut request: Request<Bytes>,
+    ) -> Result<Response<Incoming>, FetchError> {
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.send_once(request.clone()).await?;
+            let Some(target) = redirect_target(request.uri(), &response)? else {
+                return Ok(response);
+            };
+            *request.uri_mut() = target;
         }
-        // Rare, so that the common path need not make room for it.
-        Box::pin(self.follow(copy, response)).await
+        Err(FetchError::TooManyRedirects { max: MAX_REDIRECTS })
     }
 
     /// Sends a request and returns even a redirect as it came.
@@ -151,61 +154,6 @@ impl Fetch {
             _ => Ok(response),
         }
     }
-
-    async fn follow(
-        &self,
-        mut copy: RequestCopy,
-        mut response: Response<Incoming>,
-    ) -> Result<Response<Incoming>, FetchError> {
-        for _ in 0..MAX_REDIRECTS {
-            let Some(target) = redirect_target(&copy.target, &response)? else {
-                return Ok(response);
-            };
-            copy.target = target;
-            response = self.send_once(copy.request()).await?;
-        }
-        match redirect_target(&copy.target, &response)? {
-            Some(_) => Err(FetchError::TooManyRedirects { max: MAX_REDIRECTS }),
-            None => Ok(response),
-        }
-    }
-}
-
-impl fmt::Debug for Fetch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fetch").field("proxies", &self.proxies).finish_non_exhaustive()
-    }
-}
-
-/// What it takes to send a request again. A list of shared values: the client
-/// consumes the header map, and copying one costs more.
-struct RequestCopy {
-    method: Method,
-    target: Uri,
-    headers: Vec<(HeaderName, HeaderValue)>,
-    body: Bytes,
-}
-
-impl RequestCopy {
-    fn of(request: &Request<Bytes>) -> Self {
-        let headers = request.headers().iter();
-        Self {
-            method: request.method().clone(),
-            target: request.uri().clone(),
-            headers: headers.map(|(name, value)| (name.clone(), value.clone())).collect(),
-            body: request.body().clone(),
-        }
-    }
-
-    fn request(&self) -> Request<Bytes> {
-        let mut request = Request::new(self.body.clone());
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.target.clone();
-        for (name, value) in &self.headers {
-            request.headers_mut().append(name, value.clone());
-        }
-        request
-    }
 }
 
 /// Enough for a trailing slash and a moved path; more is a loop.
@@ -224,14 +172,11 @@ fn check_target(target: &Uri) -> Result<(), FetchError> {
     }
 }
 
-fn is_redirect(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
-}
-
 /// Where `response` sends us, if anywhere and if we may go there.
 fn redirect_target<B>(from: &Uri, response: &Response<B>) -> Result<Option<Uri>, FetchError> {
     let status = response.status();
-    let Some(location) = response.headers().get(LOCATION).filter(|_| is_redirect(status)) else {
+    let is_redirect = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
+    let Some(location) = response.headers().get(LOCATION).filter(|_| is_redirect) else {
         return Ok(None);
     };
     let target = location.to_str().ok().and_then(|location| resolve(from, location));
@@ -247,10 +192,9 @@ fn redirect_target<B>(from: &Uri, response: &Response<B>) -> Result<Option<Uri>,
 fn origin(url: &Uri) -> String {
     let scheme = url.scheme_str().unwrap_or_default();
     let host = url.host().unwrap_or_default();
-    match url.port_u16().filter(|port| Some(*port) != default_port(url)) {
-        Some(port) => format!("{scheme}://{host}:{port}"),
-        None => format!("{scheme}://{host}"),
-    }
+    let port = url.port_u16().filter(|port| Some(*port) != default_port(url));
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{scheme}://{host}{port}")
 }
 
 /// Whether both are of one scheme, host and port.
@@ -279,10 +223,7 @@ pub(crate) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     if reference.starts_with("//") {
         return format!("{scheme}:{reference}").parse().ok();
     }
-    let (path, query) = match reference.find('?') {
-        Some(at) => reference.split_at(at),
-        None => (reference, ""),
-    };
+    let (path, query) = reference.split_at(reference.find('?').unwrap_or(reference.len()));
     let directory = base.path().rfind('/').map_or("/", |at| &base.path()[..=at]);
     let target = match path {
         "" if query.is_empty() => base.path_and_query()?.to_string(),

@@ -354,7 +354,7 @@ impl ClientPeer {
     /// Says that an answer is on its way to the client, until it is dropped.
     pub(crate) fn await_answer(&self) -> Awaited {
         lock(&self.0).awaited += 1;
-        Awaited { peer: self.clone(), told: false }
+        Awaited { peer: self.clone(), is_doubted: false }
     }
 
     /// Says which client is answered by it from here on.
@@ -418,7 +418,8 @@ impl Carrying {
 #[derive(Debug)]
 pub(crate) struct Awaited {
     peer: ClientPeer,
-    told: bool,
+    /// Whether the client had ended what it sends when that was last asked.
+    pub(crate) is_doubted: bool,
 }
 
 impl Awaited {
@@ -440,11 +441,6 @@ impl Awaited {
         .await
     }
 
-    /// Whether the client had ended what it sends when that was last asked.
-    pub(crate) fn is_doubted(&self) -> bool {
-        self.told
-    }
-
     /// Whether the client sends nothing more, so that what is missing does not come.
     pub(crate) fn poll_ended(&self, cx: &Context<'_>) -> bool {
         let mut state = lock(&self.peer.0);
@@ -455,16 +451,11 @@ impl Awaited {
     /// Whether something must be written, to find out if the client is gone: true
     /// once, when it has ended what it sends.
     pub(crate) fn poll_doubt(&mut self, cx: &Context<'_>) -> bool {
-        if self.told {
+        if self.is_doubted {
             return false;
         }
-        let mut state = lock(&self.peer.0);
-        if state.has_ended {
-            self.told = true;
-        } else {
-            state.answerer = Some(cx.waker().clone());
-        }
-        self.told
+        self.is_doubted = self.poll_ended(cx);
+        self.is_doubted
     }
 }
 

@@ -147,7 +147,7 @@ pub(super) struct SiteState {
 impl Site {
     /// A site in front of `backend`.
     pub fn new(backend: Arc<dyn Backend>, options: SiteOptions) -> Self {
-        let new = || HttpSessions::new(options.max_sessions, options.session_idle);
+        let new = || HttpSessions::new(options.session_idle);
         let SiteOptions { guard, limits, max_sessions, .. } = options.clone();
         let parking = Parking::new(&limits);
         let state = SiteState {
@@ -157,7 +157,7 @@ impl Site {
             old: new(),
             listens: new(),
             parking,
-            sockets: Sockets::new(),
+            sockets: Sockets::default(),
             stopping: AtomicBool::new(false),
             options,
         };
@@ -167,12 +167,8 @@ impl Site {
     /// Goes by these rules from the next request on, whatever its options said.
     /// Sessions that are open stay, with the bounds that they began with.
     pub fn adjust(&self, rules: SiteRules) {
-        let inner = &*self.inner;
-        for sessions in [&inner.sessions, &inner.old, &inner.listens] {
-            sessions.bound(rules.max_sessions);
-        }
-        inner.parking.bound(rules.limits.parked);
-        *inner.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        self.inner.parking.bound(rules.limits.parked);
+        *self.inner.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }
 
     /// Ends the sessions, streams and calls of everybody whom the authenticator does not keep,
@@ -184,7 +180,7 @@ impl Site {
         }
         let stays = |who: &Who| self.inner.keeps(who).is_ok();
         for sessions in [sessions, old, listens] {
-            sessions.close_unless(stays);
+            sessions.close_where("not let in any more", |client| !stays(client.who()));
         }
         sockets.close_unless(stays);
         parking.give_up_unless(|client| stays(client.who()) && self.inner.backend.keeps(client));
@@ -257,15 +253,13 @@ impl SiteOptions {
     fn place(&self, path: &str) -> Option<SitePath> {
         let is = |place: &str| !place.is_empty() && same_path(place, path);
         // A page of a `WebSocket` may share the place that clients of the first revision send to.
-        [
+        let places = [
             (&self.path, SitePath::Endpoint),
             (&self.ws_path, SitePath::Socket),
             (&self.sse_path, SitePath::Listen),
             (&self.message_path, SitePath::Message),
-        ]
-        .into_iter()
-        .find(|(name, _)| is(name))
-        .map(|(_, place)| place)
+        ];
+        places.into_iter().find_map(|(name, place)| is(name).then_some(place))
     }
 }
 
@@ -332,9 +326,9 @@ impl Site {
             return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
         }
         let SiteOptions { authenticator, headers: more, .. } = &self.inner.options;
-        let admitted = access::authenticate(authenticator.as_ref(), &parts.headers);
+        let who = access::authenticate(authenticator.as_ref(), &parts.headers);
         if parts.method == Method::OPTIONS {
-            if admitted.is_err() {
+            if who.is_err() {
                 return Err(Box::new(preflight_of_stranger(guard, parts)));
             }
             // What is passed on must be sent first.
@@ -344,24 +338,20 @@ impl Site {
             return Err(Box::new(preflight(&guard, parts)));
         }
         let grant = guard.grant(&parts.headers);
-        match admitted {
-            Ok(who) => {
-                let who = access::mark_by_token(&who, &parts.headers);
-                let through = upstream::through(&parts.headers);
-                let is_loop = !through.is_empty() && self.inner.backend.leads_back(&who, &through);
-                let ids = through.to_vec();
-                let through = Some(through).filter(|through| !through.is_empty());
-                let admitted = Admitted { who, grant, more, through };
-                if is_loop {
-                    return Err(Box::new(admitted.answer(Err(Refusal::Loop { ids }.into()))));
-                }
-                Ok(admitted)
-            }
-            Err(denied) => {
-                let admitted = Admitted { who: Who::default(), grant, more, through: None };
-                Err(Box::new(admitted.answer(Ok(denied.response()))))
-            }
+        let mut admitted = Admitted { who: Who::default(), grant, more, through: None };
+        match who {
+            Ok(who) => admitted.who = access::mark_by_token(who, &parts.headers),
+            Err(denied) => return Err(Box::new(admitted.answer(Ok(denied.response())))),
         }
+        let through = upstream::through(&parts.headers);
+        if !through.is_empty() {
+            if self.inner.backend.leads_back(&admitted.who, &through) {
+                let refused = Refusal::Loop { ids: through.to_vec() };
+                return Err(Box::new(admitted.answer(Err(refused.into()))));
+            }
+            admitted.through = Some(through);
+        }
+        Ok(admitted)
     }
 }
 
@@ -433,10 +423,10 @@ impl SiteState {
         Ok(client)
     }
 
-    /// A conversation that counts as a session, if there is room for one.
-    pub(super) fn is_full(&self) -> Result<(), Refusal> {
+    /// How many sessions there may be, if there is room for one more.
+    pub(super) fn is_full(&self) -> Result<usize, Refusal> {
         let open = self.sessions.len() + self.old.len() + self.sockets.len();
-        if open < self.rules().max_sessions { Ok(()) } else { Err(Refusal::TooManySessions) }
+        Some(self.rules().max_sessions).filter(|&most| open < most).ok_or(Refusal::TooManySessions)
     }
 
     /// All clients but those on a `WebSocket`.
@@ -532,21 +522,20 @@ impl Site {
     /// clients that listen.
     pub fn seen(&self) -> Vec<ConnectedClient> {
         let SiteState { options, sessions, old, listens, .. } = &*self.inner;
-        let seen = |clients: Vec<Arc<ClientConnection>>, transport, path: &str| {
-            let path: Arc<str> = path.into();
-            let seen = move |client| ConnectedClient { client, transport, path: Arc::clone(&path) };
-            clients.into_iter().map(seen)
-        };
-        seen(sessions.clients(), "http", &options.path)
-            .chain(seen(listens.clients(), "http", &options.path))
-            .chain(seen(old.clients(), "sse", &options.sse_path))
-            .collect()
+        let (path, sse_path) = (&options.path, &options.sse_path);
+        let places = [(sessions, "http", path), (listens, "http", path), (old, "sse", sse_path)];
+        let seen = places.into_iter().flat_map(|(sessions, transport, path)| {
+            let path: Arc<str> = path.as_str().into();
+            let clients = sessions.clients().into_iter();
+            clients.map(move |client| ConnectedClient { client, transport, path: path.clone() })
+        });
+        seen.collect()
     }
 
     /// Ends the listens of these clients, each with its result: those who still want
     /// to hear of changes listen again, and look at what there is (SUB-8).
     pub fn end_listens_of(&self, is_meant: impl Fn(&Who) -> bool) {
-        self.inner.listens.close_unless(|who| !is_meant(who));
+        self.inner.listens.close_where("to listen again", |client| is_meant(client.who()));
     }
 
     /// How many listens of modern clients are open.
@@ -665,7 +654,9 @@ impl Sites {
         let authenticator = authenticator.as_ref().filter(|_| !is_open);
         let mut response = match (access::authenticate(authenticator, &parts.headers), page) {
             (Ok(_), Some(page)) => self.read(page, &parts.method),
-            (Err(denied), page) if page.is_some() || denied.is_unknown() => denied.response(),
+            (Err(denied), Some(_)) => denied.response(),
+            // It is not even known who they are.
+            (Err(denied), _) if denied.status == StatusCode::UNAUTHORIZED => denied.response(),
             _ => nothing_here(self.each().first().map_or("", |site| site.options().path.as_str())),
         };
         if let Some(grant) = guard.grant(&parts.headers) {

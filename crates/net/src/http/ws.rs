@@ -28,7 +28,6 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
 use tokio::io::{AsyncRead, Join, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::watch;
@@ -53,7 +52,7 @@ type Socket = WebSocketStream<Join<MeteredRead, WriteHalf<Upgrade>>>;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All that are open at one site; each holds a receiver, which also counts it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sockets {
     closing: watch::Sender<bool>,
     /// Those of clients whom an authenticator let in: it may change its mind.
@@ -61,10 +60,6 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    pub(super) fn new() -> Self {
-        Self { closing: watch::Sender::new(false), open: Mutex::default() }
-    }
-
     pub(super) fn len(&self) -> usize {
         self.closing.receiver_count()
     }
@@ -122,7 +117,12 @@ pub(super) fn open(site: &SiteState, who: &Who, parts: &Parts, upgrade: OnUpgrad
         // Its key was removed before it was there to be ended.
         return Err(Refusal::KeyRemoved.into());
     }
-    let (config, keep_alive) = (config(limits), site.options.keep_alive);
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(limits.message))
+        .max_frame_size(Some(limits.message))
+        // Each message is written out before the next is taken.
+        .max_write_buffer_size(limits.backlog.max(limits.message.saturating_mul(2)));
+    let keep_alive = site.options.keep_alive;
     let meter = SocketMeter::new(&site.options.bodies, who);
     // It ends with `closing`, which the site owns: by then its calls are answered.
     tokio::spawn(async move {
@@ -183,14 +183,6 @@ fn switching(request: &HeaderMap, key: &[u8]) -> Response<Body> {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, chosen);
     }
     response
-}
-
-fn config(limits: &Limits) -> WebSocketConfig {
-    WebSocketConfig::default()
-        .max_message_size(Some(limits.message))
-        .max_frame_size(Some(limits.message))
-        // Each message is written out before the next is taken.
-        .max_write_buffer_size(limits.backlog.max(limits.message.saturating_mul(2)))
 }
 
 async fn converse(
@@ -293,7 +285,11 @@ async fn write(
     loop {
         let next = tokio::time::timeout(keep_alive, pipe.next()).await;
         let written = if let Ok((messages, over)) = next {
-            let written = say(sink, messages).await;
+            let frames = messages.into_iter().map(|text| {
+                let text = Utf8Bytes::try_from(text).map_err(|_| Error::AttackAttempt);
+                text.map(Message::Text)
+            });
+            let written = sink.send_all(&mut futures_util::stream::iter(frames)).await;
             if over {
                 return;
             }
@@ -313,14 +309,6 @@ async fn write(
     }
 }
 
-async fn say(sink: &mut SplitSink<Socket, Message>, messages: Vec<Bytes>) -> Result<(), Error> {
-    for text in messages {
-        let text = Utf8Bytes::try_from(text).map_err(|_| Error::AttackAttempt)?;
-        sink.feed(Message::Text(text)).await?;
-    }
-    sink.flush().await
-}
-
 /// A peer that leaves so many pings without a word is gone.
 const MOST_UNANSWERED: u32 = 2;
 
@@ -329,9 +317,7 @@ const MOST_UNANSWERED: u32 = 2;
 /// A message may come in many frames, and a frame in many pieces. All of them are kept
 /// until the last one is there, so they are charged as they are read.
 #[derive(Debug)]
-struct SocketMeter {
-    unfinished: Mutex<Unfinished>,
-}
+struct SocketMeter(Mutex<Unfinished>);
 
 #[derive(Debug)]
 struct Unfinished {
@@ -343,15 +329,14 @@ struct Unfinished {
 impl SocketMeter {
     fn new(budget: &Arc<BodyBudget>, who: &Who) -> Arc<Self> {
         let unfinished = Unfinished { charge: budget.charge(who), bytes: 0, is_refused: false };
-        Arc::new(Self { unfinished: Mutex::new(unfinished) })
+        Arc::new(Self(Mutex::new(unfinished)))
     }
 
     /// A message has ended: what it holds is charged for as long as it lives.
     fn finish(&self, text: Bytes) -> Result<(Bytes, Arc<Charge>), Refusal> {
-        let mut unfinished = lock(&self.unfinished);
+        let mut unfinished = lock(&self.0);
         let mut charge = unfinished.charge.fresh();
-        unfinished.charge = charge.fresh();
-        unfinished.bytes = 0;
+        (unfinished.charge, unfinished.bytes) = (charge.fresh(), 0);
         drop(unfinished);
         charge.grow_to(text.len())?;
         let charge = Arc::new(charge);
@@ -360,22 +345,21 @@ impl SocketMeter {
 
     /// A control frame with so much in it is no part of a message.
     fn forgive(&self, payload: usize) {
-        let mut unfinished = lock(&self.unfinished);
+        let mut unfinished = lock(&self.0);
         // Its head and its mask have six bytes.
         unfinished.bytes = unfinished.bytes.saturating_sub(payload + 6);
     }
 
     /// Whether there was no room for what came.
     fn is_refused(&self) -> bool {
-        lock(&self.unfinished).is_refused
+        lock(&self.0).is_refused
     }
 
     fn add(&self, bytes: usize) -> Result<(), Refusal> {
-        let mut unfinished = lock(&self.unfinished);
-        unfinished.bytes += bytes;
-        let all = unfinished.bytes;
-        let charged = unfinished.charge.grow_to(all);
-        unfinished.is_refused = charged.is_err();
+        let Unfinished { charge, bytes: all, is_refused } = &mut *lock(&self.0);
+        *all += bytes;
+        let charged = charge.grow_to(*all);
+        *is_refused = charged.is_err();
         charged
     }
 }

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use switchboard_proto::jsonrpc::Part;
 
 use super::Error;
-use super::catalog::CatalogEntry;
 use super::tool::{Nature, Tool, ToolOutcome, ToolResult};
 use crate::connection::lock;
 
@@ -100,10 +99,9 @@ pub(super) fn manifest_tool() -> Tool {
         .run(async |_: Value, cx| {
             let catalog = cx.server().catalog();
             let tools = catalog.tools.items.iter().map(|tool| {
-                let mut text = String::new();
-                tool.listing().write(true, &mut text);
+                let text = tool.listing.to_json(true);
                 let mut entry = Part::new(text.as_bytes()).value().unwrap_or_default();
-                entry["examples"] = json!(tool.examples);
+                entry["examples"] = json!(tool.draft.examples);
                 entry
             });
             let tools: Vec<Value> = tools.collect();

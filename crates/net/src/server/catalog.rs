@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -27,11 +26,6 @@ use super::tool::{Content, Contents, Tool};
 /// Entries of one list. A list longer than this helps no model.
 const MOST_ENTRIES: usize = 10_000;
 
-/// Something that stands in a list.
-pub(super) trait CatalogEntry {
-    fn listing(&self) -> &ListedEntry;
-}
-
 /// How something stands in a list.
 #[derive(Debug)]
 pub(super) struct ListedEntry {
@@ -46,19 +40,16 @@ pub(super) struct ListedEntry {
 }
 
 impl ListedEntry {
-    pub(super) fn new(key: String, members: Map<String, Value>) -> Self {
-        let flaw = meta_flaw(&members);
+    fn new(key: String, members: Map<String, Value>, flaw: Option<BuildError>) -> Arc<Self> {
+        let flaw = flaw.or_else(|| check_meta(&members).err());
         let mut text = Value::Object(members).to_string();
         text.pop();
-        Self { key, text, core_tasks: String::new(), flaw }
+        Arc::new(Self { key, text, core_tasks: String::new(), flaw })
     }
 
-    pub(super) fn write(&self, core_tasks: bool, out: &mut String) {
-        out.push_str(&self.text);
-        if core_tasks {
-            out.push_str(&self.core_tasks);
-        }
-        out.push('}');
+    pub(super) fn to_json(&self, core_tasks: bool) -> String {
+        let more = if core_tasks { &self.core_tasks } else { "" };
+        format!("{}{more}}}", self.text)
     }
 }
 
@@ -115,7 +106,7 @@ impl ServerCatalog {
 
     /// Whether a call of some tool may go on as a task.
     pub(super) fn has_tasks(&self) -> bool {
-        self.tools.items.iter().any(|tool| tool.support != TaskSupport::Forbidden)
+        self.tools.items.iter().any(|tool| tool.draft.support != TaskSupport::Forbidden)
     }
 }
 
@@ -123,6 +114,8 @@ impl ServerCatalog {
 #[derive(Clone)]
 pub(super) struct CatalogList<T> {
     pub(super) items: Vec<T>,
+    /// How each of them stands in the list.
+    pub(super) listings: Vec<Arc<ListedEntry>>,
     by_key: HashMap<String, usize>,
     /// Whether clients are told that there is such a list, even if it is empty.
     pub(super) offered: bool,
@@ -130,24 +123,25 @@ pub(super) struct CatalogList<T> {
 
 impl<T> Default for CatalogList<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), by_key: HashMap::new(), offered: false }
+        Self { items: vec![], listings: vec![], by_key: HashMap::new(), offered: false }
     }
 }
 
-impl<T: CatalogEntry> CatalogList<Arc<T>> {
-    pub(super) fn add(&mut self, item: T) -> Result<(), BuildError> {
-        if let Some(flaw) = &item.listing().flaw {
+impl<T> CatalogList<Arc<T>> {
+    pub(super) fn add(&mut self, listing: Arc<ListedEntry>, item: T) -> Result<(), BuildError> {
+        if let Some(flaw) = &listing.flaw {
             return Err(flaw.clone());
         }
         if self.items.len() >= MOST_ENTRIES {
             return Err(BuildError::Full { limit: MOST_ENTRIES });
         }
-        let key = item.listing().key.clone();
+        let key = listing.key.clone();
         if self.by_key.contains_key(&key) {
             return Err(BuildError::Duplicate { key });
         }
         self.by_key.insert(key, self.items.len());
         self.items.push(Arc::new(item));
+        self.listings.push(listing);
         self.offered = true;
         Ok(())
     }
@@ -156,8 +150,9 @@ impl<T: CatalogEntry> CatalogList<Arc<T>> {
     pub(super) fn remove(&mut self, key: &str) -> Result<(), ()> {
         let index = self.by_key.remove(key).ok_or(())?;
         self.items.remove(index);
-        let moved = self.items.iter().enumerate().skip(index);
-        self.by_key.extend(moved.map(|(index, item)| (item.listing().key.clone(), index)));
+        self.listings.remove(index);
+        let moved = self.listings.iter().enumerate().skip(index);
+        self.by_key.extend(moved.map(|(index, listing)| (listing.key.clone(), index)));
         Ok(())
     }
 
@@ -178,20 +173,13 @@ impl<T: CatalogEntry> CatalogList<Arc<T>> {
             }
         };
         let end = self.items.len().min(start.saturating_add(page.size));
-        let mut out = format!("{{\"{member}\":[");
-        for (index, item) in self.items[start..end].iter().enumerate() {
-            if index > 0 {
-                out.push(',');
-            }
-            item.listing().write(page.core_tasks, &mut out);
-        }
-        out.push(']');
+        let entries = self.listings[start..end].iter().map(|it| it.to_json(page.core_tasks));
+        let mut out = format!("{{\"{member}\":[{}]", entries.collect::<Vec<_>>().join(","));
         if end < self.items.len() {
-            let cursor = BASE64.encode(&self.items[end - 1].listing().key);
+            let cursor = BASE64.encode(&self.listings[end - 1].key);
             out.extend([",\"nextCursor\":\"", &cursor, "\""]);
         }
-        out.push('}');
-        Ok(out.into())
+        Ok((out + "}").into())
     }
 }
 
@@ -282,32 +270,22 @@ macro_rules! describe {
     ($draft:ident $(<$arguments:ident>)?) => {
         impl $(<$arguments>)? $draft $(<$arguments>)? {
             /// What it is for: models read this.
-            #[must_use]
             pub fn description(self, text: impl Into<String>) -> Self {
                 self.member("description", text.into())
             }
 
             /// A name for people.
-            #[must_use]
             pub fn title(self, text: impl Into<String>) -> Self {
                 self.member("title", text.into())
             }
 
-            /// Pictures for people: a list of `{src, mimeType?, sizes?}`.
-            #[must_use]
-            pub fn icons(self, icons: ::serde_json::Value) -> Self {
-                self.member("icons", icons)
-            }
-
-            /// Any other member of its entry in the list.
-            #[must_use]
+            /// Any other member of its entry in the list, `icons` for example.
             pub fn member(mut self, name: &str, value: impl Into<::serde_json::Value>) -> Self {
                 self.members.insert(name.to_owned(), value.into());
                 self
             }
 
             /// A member of `_meta`. Keys have a fixed shape, `prefix/name` or `name` (MSG-6).
-            #[must_use]
             pub fn meta(mut self, key: &str, value: impl Into<::serde_json::Value>) -> Self {
                 let meta = self.members.entry("_meta").or_insert_with(|| ::serde_json::json!({}));
                 meta[key] = value.into();
@@ -319,11 +297,11 @@ macro_rules! describe {
 
 pub(super) use describe;
 
-/// A key of `_meta` that nobody may use.
-pub(super) fn meta_flaw(members: &Map<String, Value>) -> Option<BuildError> {
-    let keys = members.get("_meta")?.as_object()?.keys();
-    let wrong = keys.into_iter().find(|key| !meta::is_key(key))?;
-    Some(BuildError::Meta { key: wrong.clone() })
+/// Whether `_meta` has no key that nobody may use.
+pub(super) fn check_meta(members: &Map<String, Value>) -> Result<(), BuildError> {
+    let mut keys = members.get("_meta").and_then(Value::as_object).into_iter().flatten();
+    let wrong = keys.find(|(key, _)| !meta::is_key(key));
+    wrong.map_or(Ok(()), |(key, _)| Err(BuildError::Meta { key: key.clone() }))
 }
 
 /// Arguments of a prompt, by name. They are always strings.
@@ -335,13 +313,14 @@ type Fill =
 /// A prompt that is complete.
 #[derive(Debug)]
 pub struct Prompt {
-    listing: ListedEntry,
+    pub(super) listing: Arc<ListedEntry>,
     required: Vec<String>,
     fill: Code<Fill>,
 }
 
 /// A prompt that lacks its function.
 #[derive(Debug)]
+#[must_use]
 pub struct PromptDraft {
     members: Map<String, Value>,
 }
@@ -383,7 +362,6 @@ describe!(PromptDraft);
 
 impl PromptDraft {
     /// An argument it takes.
-    #[must_use]
     pub fn argument(mut self, name: &str, description: &str, required: bool) -> Self {
         let entry = json!({"name": name, "description": description, "required": required});
         let arguments = self.members.entry("arguments").or_insert_with(|| json!([]));
@@ -402,12 +380,13 @@ impl PromptDraft {
         let required = required.filter_map(|it| it["name"].as_str().map(str::to_owned)).collect();
         let name = self.members["name"].as_str().unwrap_or_default().to_owned();
         let fill: Box<Fill> = Box::new(move |arguments, cx| Box::pin(function(arguments, cx)));
-        Prompt { listing: ListedEntry::new(name, self.members), required, fill: Code(fill) }
+        Prompt { listing: ListedEntry::new(name, self.members, None), required, fill: Code(fill) }
     }
 }
 
 /// A filled-in prompt.
 #[derive(Clone, Debug, Default, Serialize)]
+#[must_use]
 pub struct PromptResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
@@ -421,20 +400,17 @@ impl PromptResult {
     }
 
     /// The same with a description.
-    #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = Some(text.into());
         self
     }
 
     /// The same with something the user says.
-    #[must_use]
     pub fn user(self, content: impl Into<Content>) -> Self {
         self.message("user", &content.into())
     }
 
     /// The same with something the model says.
-    #[must_use]
     pub fn assistant(self, content: impl Into<Content>) -> Self {
         self.message("assistant", &content.into())
     }
@@ -442,12 +418,6 @@ impl PromptResult {
     fn message(mut self, role: &str, content: &Content) -> Self {
         self.messages.push(json!({"role": role, "content": content}));
         self
-    }
-}
-
-impl CatalogEntry for Prompt {
-    fn listing(&self) -> &ListedEntry {
-        &self.listing
     }
 }
 
@@ -460,14 +430,14 @@ type Read =
 /// A resource that is complete.
 #[derive(Debug)]
 pub struct Resource {
-    listing: ListedEntry,
+    pub(super) listing: Arc<ListedEntry>,
     pub(super) reader: ResourceReader,
 }
 
 /// A pattern of URIs that is complete.
 #[derive(Debug)]
 pub struct Template {
-    listing: ListedEntry,
+    pub(super) listing: Arc<ListedEntry>,
     pattern: Option<UriPattern>,
     pub(super) reader: ResourceReader,
 }
@@ -498,6 +468,7 @@ impl ResourceReader {
 
 /// A resource or a template that lacks its function.
 #[derive(Debug)]
+#[must_use]
 pub struct ResourceDraft {
     uri: String,
     members: Map<String, Value>,
@@ -542,13 +513,11 @@ describe!(ResourceDraft);
 
 impl ResourceDraft {
     /// Its media type.
-    #[must_use]
     pub fn mime(self, mime: &str) -> Self {
         self.member("mimeType", mime)
     }
 
     /// How long what was read may be kept, if not as long as the server says (CACHE-1).
-    #[must_use]
     pub fn cache(self, cache: CacheHints) -> Self {
         Self { cache: Some(cache), ..self }
     }
@@ -559,8 +528,8 @@ impl ResourceDraft {
         F: Fn(String, Context) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Vec<Contents>, Error>> + Send + 'static,
     {
-        let (listing, reader) =
-            self.complete("uri", Box::new(move |uri, _, cx| Box::pin(function(uri, cx))));
+        let read: Box<Read> = Box::new(move |uri, _, cx| Box::pin(function(uri, cx)));
+        let (listing, reader) = self.complete("uri", read, None);
         Resource { listing, reader }
     }
 
@@ -577,30 +546,21 @@ impl ResourceDraft {
         let read = Box::new(move |uri, variables, cx| -> BoxedFuture<_> {
             Box::pin(function(uri, variables, cx))
         });
-        let (mut listing, reader) = self.complete("uriTemplate", read);
-        let pattern = UriPattern::parse(&listing.key);
-        if let Err(why) = pattern {
-            listing.flaw = Some(BuildError::Template { template: listing.key.clone(), why });
-        }
+        let (template, pattern) = (self.uri.clone(), UriPattern::parse(&self.uri));
+        let flaw = pattern.as_ref().err().map(|&why| BuildError::Template { template, why });
+        let (listing, reader) = self.complete("uriTemplate", read, flaw);
         Template { listing, pattern: pattern.ok(), reader }
     }
 
-    fn complete(mut self, member: &str, read: Box<Read>) -> (ListedEntry, ResourceReader) {
+    fn complete(
+        mut self,
+        member: &str,
+        read: Box<Read>,
+        flaw: Option<BuildError>,
+    ) -> (Arc<ListedEntry>, ResourceReader) {
         self.members.insert(member.to_owned(), self.uri.as_str().into());
         let reader = ResourceReader { read: Code(read), cache: self.cache };
-        (ListedEntry::new(self.uri, self.members), reader)
-    }
-}
-
-impl CatalogEntry for Resource {
-    fn listing(&self) -> &ListedEntry {
-        &self.listing
-    }
-}
-
-impl CatalogEntry for Template {
-    fn listing(&self) -> &ListedEntry {
-        &self.listing
+        (ListedEntry::new(self.uri, self.members, flaw), reader)
     }
 }
 

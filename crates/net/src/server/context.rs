@@ -56,11 +56,10 @@ pub struct Context {
 pub(super) struct CallInHand {
     pub(super) server: Arc<Server>,
     pub(super) caller: Caller,
-    /// What its client said the last time it came back with input.
-    retry: Mutex<Option<Message>>,
+    /// Who calls, as it says of itself at present, and what progress goes by. Both are
+    /// others when the client comes back with input.
+    speaker: Mutex<(Caller, Option<Bytes>)>,
     pub(super) channel: CallChannel,
-    /// What progress goes by, as the client wrote it first.
-    token: Option<Bytes>,
     /// How long a task for this call is to be remembered; none if its client takes none.
     pub(super) task_ttl: Option<Duration>,
     /// The last progress that was reported.
@@ -74,20 +73,9 @@ pub(super) struct CallInHand {
 }
 
 impl CallInHand {
-    /// Who calls, as it says of itself at present.
-    fn speaker(&self) -> Caller {
-        match &*lock(&self.retry) {
-            Some(retry) => Caller::Request(retry.clone()),
-            None => self.caller.clone(),
-        }
-    }
-
-    /// What progress goes by at present.
-    fn token(&self) -> Option<Bytes> {
-        match &*lock(&self.retry) {
-            Some(retry) => progress_token(retry),
-            None => self.token.clone(),
-        }
+    /// Who calls, as it says of itself at present, and what progress goes by.
+    fn speaker(&self) -> (Caller, Option<Bytes>) {
+        lock(&self.speaker).clone()
     }
 
     /// The connection that its words go by, and the call that they belong to there. None for
@@ -140,7 +128,7 @@ impl CallHolder for CallInHand {
 
     /// The client is back, by another request, which speaks for itself (META-3).
     fn retry(self: Arc<Self>, _: &Call, request: &Message) -> PendingWork {
-        *lock(&self.retry) = Some(request.clone());
+        *lock(&self.speaker) = (Caller::Request(request.clone()), progress_token(request));
         PendingWork::none()
     }
 
@@ -170,24 +158,24 @@ impl Context {
             method::CALL_TOOL => server_tasks::ttl(&caller, request),
             _ => None,
         };
-        Self::with(server, caller, channel, progress_token(request), task_ttl)
+        let speaker = (caller, progress_token(request));
+        Self::with(server, speaker, channel, task_ttl, f64::NEG_INFINITY)
     }
 
     fn with(
         server: Arc<Server>,
-        caller: Caller,
+        speaker: (Caller, Option<Bytes>),
         channel: CallChannel,
-        token: Option<Bytes>,
         task_ttl: Option<Duration>,
+        reported: f64,
     ) -> Self {
         let state = CallInHand {
             server,
-            caller,
-            retry: Mutex::default(),
+            caller: speaker.0.clone(),
+            speaker: Mutex::new(speaker),
             channel,
-            token,
             task_ttl,
-            reported: Mutex::new(f64::NEG_INFINITY),
+            reported: Mutex::new(reported),
             asked: AtomicBool::new(false),
             unwanted: Stop::new(),
             over: Stop::new(),
@@ -198,9 +186,8 @@ impl Context {
     /// The same call, going on as a task.
     pub(super) fn as_task(&self, task: Arc<ServerTask>) -> Self {
         let (server, channel) = (Arc::clone(&self.state.server), CallChannel::Task(task));
-        let token = self.state.token();
-        let cx = Self::with(server, self.state.speaker(), channel, token, None);
-        *lock(&cx.state.reported) = *lock(&self.state.reported);
+        let reported = *lock(&self.state.reported);
+        let cx = Self::with(server, self.state.speaker(), channel, None, reported);
         Self { tool: self.tool.clone(), ..cx }
     }
 
@@ -209,7 +196,7 @@ impl Context {
     /// Said only if the client wants to hear it, and only if `progress` is more
     /// than the last time (PRG-1). A client that does not keep up misses some.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let Some(token) = self.state.token() else { return };
+        let Some(token) = self.state.speaker().1 else { return };
         let mut reported = lock(&self.state.reported);
         if !progress.is_finite() || progress <= *reported {
             return;
@@ -229,7 +216,7 @@ impl Context {
 
     /// Sends a log record to the client, if it wants records of that level (LOG-1).
     pub fn log(&self, level: Level, logger: Option<&str>, data: impl Serialize) {
-        let wanted = self.state.speaker().level().is_some_and(|least| level >= least);
+        let wanted = self.state.speaker().0.level().is_some_and(|least| level >= least);
         if !wanted || !self.server().logs() {
             return;
         }
@@ -268,12 +255,12 @@ impl Context {
 
     /// What the client calls itself (`name`, `version`, ...). Never to be trusted (MOD-7).
     pub fn client_info(&self) -> Option<Value> {
-        self.state.speaker().client()
+        self.state.speaker().0.client()
     }
 
     /// What the client can do, as it declared it.
     pub fn client_capabilities(&self) -> Value {
-        self.state.speaker().capabilities()
+        self.state.speaker().0.capabilities()
     }
 
     /// The client's settings of an extension; none if it does not have it, and
@@ -307,15 +294,15 @@ impl Context {
         }
         let params = json!({"message": message, "requestedSchema": schema});
         let answer = self.ask(method::ELICIT, params).await.map(Elicited::read)?;
-        let Elicited::Accept(content) = &answer else { return Ok(answer) };
-        let form = jsonschema::validator_for(&schema);
-        let form = form.map_err(|error| Error::internal(error.to_string()))?;
-        match complaints(&form, content) {
-            Some(why) => {
-                Err(Error::invalid_params(format!("the answer does not fit the form: {why}")))
+        if let Elicited::Accept(content) = &answer {
+            let form = jsonschema::validator_for(&schema);
+            let form = form.map_err(|error| Error::internal(error.to_string()))?;
+            if let Some(why) = complaints(&form, content) {
+                let why = format!("the answer does not fit the form: {why}");
+                return Err(Error::invalid_params(why));
             }
-            None => Ok(answer),
         }
+        Ok(answer)
     }
 
     /// Asks the client's model; `params` are those of `sampling/createMessage`.
@@ -365,10 +352,8 @@ impl Context {
 
     /// Whether the client can be asked this, by what it says of itself at present.
     fn check_asking(&self, method: &str, params: &Value) -> Result<(), Error> {
-        match missing(&self.client_capabilities(), method, params) {
-            Some(required) => Err(Error::missing_capability(&required, self.era())),
-            None => Ok(()),
-        }
+        let missing = missing(&self.client_capabilities(), method, params);
+        missing.map_or(Ok(()), |it| Err(Error::missing_capability(&it, self.era())))
     }
 
     /// The answer that a modern request brought unasked. Beside a state it belongs

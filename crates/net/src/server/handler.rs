@@ -1,7 +1,7 @@
 //! The raw level of a server: its [`Handler`] with requests, notifications and errors.
 
 use std::fmt;
-use std::future::Future;
+use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde::Serialize;
 use serde_json::{Value, json};
-use switchboard_proto::jsonrpc::{Kind, Member, Message, Part};
+use switchboard_proto::jsonrpc::{Kind, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::refusal::{Refusal, code};
 use switchboard_proto::revision::{Era, Revision};
@@ -72,7 +72,7 @@ pub trait Handler: Send + Sync + 'static {
     }
 }
 
-/// A request as it came.
+/// A request, or a notification, as it came.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub(super) message: Message,
@@ -94,16 +94,10 @@ impl Request {
         self.message.body().get(path).map(Part::text)
     }
 
-    /// Whether it goes on with an earlier request.
-    pub(super) fn brings_answers(&self) -> bool {
-        self.message.has(Member::InputResponses) || self.message.has(Member::RequestState)
-    }
-
     /// One member of the parameters that must be a string.
     pub fn text(&self, name: &str) -> Result<String, Error> {
-        let text = self.message.body().string(name);
-        text.map(std::borrow::Cow::into_owned)
-            .ok_or_else(|| Error::invalid_params(format!("params.{name} must be a string")))
+        let text = self.message.body().string(name).map(std::borrow::Cow::into_owned);
+        text.ok_or_else(|| Error::invalid_params(format!("params.{name} must be a string")))
     }
 
     /// What the parameters say, read.
@@ -114,21 +108,9 @@ impl Request {
 
 pub(super) type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A handler whose type is forgotten.
-pub(super) trait DynMethods: Send + Sync {
-    fn call(self: Arc<Self>, call: Request, cx: Context) -> BoxedFuture<Result<Bytes, Error>>;
-    fn notified(self: Arc<Self>, notice: Notice) -> BoxedFuture<()>;
-}
-
-impl<H: Handler> DynMethods for H {
-    fn call(self: Arc<Self>, call: Request, cx: Context) -> BoxedFuture<Result<Bytes, Error>> {
-        Box::pin(async move { Handler::call(&*self, call, cx).await })
-    }
-
-    fn notified(self: Arc<Self>, notice: Notice) -> BoxedFuture<()> {
-        Box::pin(async move { Handler::notified(&*self, notice).await })
-    }
-}
+/// Answers the calls that the library does not answer.
+pub(super) type CallCallback =
+    dyn Fn(Request, Context) -> BoxedFuture<Result<Bytes, Error>> + Send + Sync;
 
 /// Does some work, and makes an error of its panic: one broken call must not cost a connection.
 pub(super) async fn catch_panic<T>(
@@ -150,27 +132,21 @@ pub(super) const MOST_NOTICES: usize = 1024;
 /// that it is cancelled by [`Context::cancelled`].
 #[derive(Clone)]
 pub struct Notice {
-    message: Message,
+    said: Request,
     caller: Caller,
     server: Arc<Server>,
 }
 
+/// Its method, such as `notifications/roots/list_changed`, and its parameters.
+impl Deref for Notice {
+    type Target = Request;
+
+    fn deref(&self) -> &Request {
+        &self.said
+    }
+}
+
 impl Notice {
-    /// Its method, such as `notifications/roots/list_changed`.
-    pub fn method(&self) -> &str {
-        self.message.method()
-    }
-
-    /// The parameters as they were written; an empty object if there were none.
-    pub fn params(&self) -> &[u8] {
-        self.message.payload().unwrap_or(b"{}")
-    }
-
-    /// One member of the parameters as it was written; a path names members from the outside in.
-    pub fn param(&self, path: &[&str]) -> Option<&[u8]> {
-        self.message.body().get(path).map(Part::text)
-    }
-
     /// What the client calls itself. Never to be trusted (MOD-7).
     pub fn client_info(&self) -> Option<Value> {
         self.caller.client()
@@ -198,14 +174,13 @@ impl fmt::Debug for Notice {
     }
 }
 
-/// Who hears notifications besides the raw handler.
+/// Hears notifications.
 pub(super) type NoticeCallback = dyn Fn(Notice) -> BoxedFuture<()> + Send + Sync;
 
 impl Server {
     /// Passes on what a client said. Who hears it begins in the order it was said.
     pub(super) fn hear(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {
-        let nobody = self.handler.is_none() && self.on_notification.is_none();
-        if nobody || message.method() == method::INITIALIZED {
+        if self.on_notification.is_empty() || message.method() == method::INITIALIZED {
             return PendingWork::none();
         }
         let caller = match client.era() {
@@ -220,17 +195,13 @@ impl Server {
             tracing::warn!(method, "too much is said at once; this was not heard");
             return PendingWork::none();
         };
-        let notice = Notice { message, caller, server };
-        let handled = self.handler.clone().map(|handler| handler.notified(notice.clone()));
-        let told = self.on_notification.as_ref().map(|told| told(notice));
+        let notice = Notice { said: Request { message }, caller, server };
+        let told = self.on_notification.iter();
+        let told: Vec<_> = told.map(|told| told(notice.clone())).collect();
         PendingWork::one(async move {
-            for hearing in handled.into_iter().chain(told) {
+            for hearing in told {
                 // A panic has been logged, and there is nobody to tell it.
-                let hearing = async {
-                    hearing.await;
-                    Ok(())
-                };
-                _ = catch_panic(hearing).await;
+                _ = catch_panic(hearing.map(Ok)).await;
             }
             drop(permit);
         })

@@ -139,8 +139,7 @@ impl ServerTask {
     pub(super) fn ask(&self, ask: Ask, key: &str, question: Option<Value>) -> bool {
         let own = format!("q{}", ask.0);
         let key = if key.is_empty() || question.is_none() { own.as_str() } else { key };
-        self.change(|progress| {
-            let questions = &mut progress.questions;
+        self.change(|TaskProgress { questions, .. }| {
             let fits = questions.len() < MOST_QUESTIONS && !questions.contains_key(key);
             let noted = question.is_none() || fits;
             if noted {
@@ -153,9 +152,7 @@ impl ServerTask {
     /// A question is answered, or does not matter any more.
     pub(super) fn close_question(&self, ask: Ask) {
         self.change(|progress| {
-            let before = progress.questions.len();
-            progress.questions.retain(|_, (other, _)| *other != ask);
-            progress.questions.len() < before
+            progress.questions.extract_if(.., |_, (other, _)| *other == ask).next().is_some()
         });
     }
 
@@ -225,12 +222,10 @@ impl ServerTask {
             Some(TaskEnd::Error(error)) => task["error"] = json!(error),
             Some(TaskEnd::Cancelled) => {}
             None => {
-                let questions = progress.questions.iter();
-                let questions =
-                    questions.filter_map(|(key, (_, it))| Some((key.clone(), it.clone()?)));
-                let questions: Map<_, _> = questions.collect();
-                if !questions.is_empty() {
-                    task["inputRequests"] = questions.into();
+                for (key, (_, question)) in &progress.questions {
+                    if let Some(question) = question {
+                        task["inputRequests"][key] = question.clone();
+                    }
                 }
             }
         }
@@ -310,9 +305,9 @@ pub(super) fn wanted(tool: &Tool, call: &Request, cx: &Context) -> Result<bool, 
         let message = format!("{}: tool {:?} {why}", call.method(), tool.name());
         Err(Error { message, ..Error::unknown_method(call.method()) })
     };
-    match tool.support {
+    match tool.draft.support {
         TaskSupport::Forbidden if core && accepted => refused("cannot run as a task"),
-        TaskSupport::Optional | TaskSupport::Required if accepted => Ok(!tool.defers),
+        TaskSupport::Optional | TaskSupport::Required if accepted => Ok(!tool.draft.defers),
         TaskSupport::Required if cx.era() == Era::Modern => Err(no_extension(cx)),
         TaskSupport::Required if core => refused("runs as a task only"),
         // A client that has never heard of tasks waits.
@@ -399,7 +394,7 @@ impl Context {
             };
             tokio::join!(working, tell_changes(&cx.state.server, &task, watching));
         });
-        Ok(ToolResult::created(created))
+        Ok(ToolResult { created: Some(created), ..ToolResult::default() })
     }
 }
 
@@ -509,7 +504,8 @@ async fn task_result(task: &ServerTask) -> Result<Bytes, Error> {
     let over = watching.wait_for(|progress| progress.end.is_some()).await;
     match over.ok().and_then(|progress| progress.end.clone()) {
         Some(TaskEnd::Result(result)) => {
-            Ok(result.with_meta(RELATED, json!({"taskId": task.id})).to_bytes())
+            let result = result.with_meta(RELATED, json!({"taskId": task.id}));
+            Ok(result.to_json().to_string().into())
         }
         Some(TaskEnd::Error(error)) => Err(error),
         Some(TaskEnd::Cancelled) | None => Err(Error::invalid_params("the task was cancelled")),

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Id, Member, Message};
@@ -16,7 +17,7 @@ use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::legacy::Phase;
 
 use super::handler::{Error, Request};
-use super::{Server, notification, read, server_tasks, write};
+use super::{Server, notification, server_tasks};
 use crate::call::ReplySink as _;
 use crate::connection::{ClientConnection, lock};
 
@@ -133,6 +134,7 @@ impl Caller {
 }
 
 /// Who we are and what else we say about ourselves.
+#[derive(Default)]
 pub(super) struct ServerIdentity {
     pub(super) info: Map<String, Value>,
     /// The same as text.
@@ -148,11 +150,11 @@ pub(super) struct ServerIdentity {
 impl Server {
     /// The session of a legacy client, once it has introduced itself.
     pub(super) fn session(&self, client: &ClientConnection) -> Option<Arc<ServerSession>> {
-        read(&self.sessions).get(&client.number()).cloned()
+        lock(&self.sessions).get(&client.number()).cloned()
     }
 
     fn all_sessions(&self) -> Vec<Arc<ServerSession>> {
-        read(&self.sessions).values().cloned().collect()
+        lock(&self.sessions).values().cloned().collect()
     }
 
     /// `initialize`: settles on a revision, and remembers who this is (LIF-1).
@@ -171,7 +173,7 @@ impl Server {
             same.or_else(|| speaks().max()).ok_or(Refusal::WrongEra { asked, serves: "modern" })?;
         let offered = self.capabilities(revision);
         let session = ServerSession::new(client, revision, &params, offered.clone());
-        write(&self.sessions).insert(client.number(), session);
+        lock(&self.sessions).insert(client.number(), session);
         let mut result = json!({
             "protocolVersion": revision.as_str(),
             "capabilities": offered,
@@ -186,11 +188,6 @@ impl Server {
         if let Some(instructions) = &self.identity.instructions {
             result["instructions"] = instructions.as_str().into();
         }
-    }
-
-    /// Whether a client of that era is served at all.
-    pub(super) fn speaks(&self, era: Era) -> bool {
-        self.identity.speaks.iter().any(|revision| revision.era() == era)
     }
 
     /// Whether clients are told that we log to them (LIF-3).
@@ -241,7 +238,8 @@ impl Server {
 }
 
 /// The eight levels of syslog, least grave first.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names are syslog's own")]
 pub enum Level {
     Debug,
@@ -258,18 +256,6 @@ impl Level {
     const NAMES: [&str; 8] =
         ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-    /// Least grave first.
-    pub const ALL: [Self; 8] = [
-        Self::Debug,
-        Self::Info,
-        Self::Notice,
-        Self::Warning,
-        Self::Error,
-        Self::Critical,
-        Self::Alert,
-        Self::Emergency,
-    ];
-
     /// As it stands on the wire.
     pub fn as_str(self) -> &'static str {
         Self::NAMES[self as usize]
@@ -277,16 +263,15 @@ impl Level {
 
     /// The level of that name, if there is one.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|level| level.as_str() == name)
+        serde_json::from_value(name.into()).ok()
     }
 }
 
 /// The level of that name, or what is wrong with the name.
 pub(super) fn read_level(name: &str) -> Result<Level, String> {
-    Level::parse(name).ok_or_else(|| {
-        let names = Level::NAMES.join(", ");
-        format!("there is no log level {name:?}; there are {names}")
-    })
+    let names = || Level::NAMES.join(", ");
+    Level::parse(name)
+        .ok_or_else(|| format!("there is no log level {name:?}; there are {}", names()))
 }
 
 impl fmt::Display for Level {
@@ -342,11 +327,9 @@ impl ListenWishes {
             let Some(names) = wanted.get(member) else { return Ok(BTreeSet::new()) };
             let names = serde_json::from_value::<BTreeSet<String>>(names.clone());
             let names = names.ok().filter(|names| names.len() <= MOST_NAMES);
-            names.ok_or_else(|| {
-                let what =
-                    format!("notifications.{member} is a list of at most {MOST_NAMES} strings");
-                Error::invalid_params(what)
-            })
+            let what =
+                || format!("notifications.{member} is a list of at most {MOST_NAMES} strings");
+            names.ok_or_else(|| Error::invalid_params(what()))
         };
         let is_wanted = |list: &&str| wanted[format!("{list}ListChanged")] == true;
         Ok(Self {

@@ -1,13 +1,11 @@
 //! Tools: what is listed of them, how their arguments are checked, what they do, what they
 //! answer with, and the content that results and prompts are made of.
 
-use std::fmt;
-use std::future::Future;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use http::HeaderMap;
 use jsonschema::Validator;
 use schemars::JsonSchema;
@@ -20,7 +18,7 @@ use switchboard_proto::header::param::{self, Annotation};
 use switchboard_proto::project;
 use switchboard_proto::refusal::Refusal;
 
-use super::catalog::{self, BuildError, CatalogEntry, Code, ListedEntry, describe};
+use super::catalog::{self, BuildError, Code, ListedEntry, describe};
 use super::context::Context;
 use super::handler::{BoxedFuture, Error};
 use super::server_tasks::TaskSupport;
@@ -50,13 +48,10 @@ use super::server_tasks::TaskSupport;
 /// ```
 #[derive(Debug)]
 pub struct Tool {
-    listing: ListedEntry,
-    pub(super) support: TaskSupport,
-    /// The tool itself says when it goes on as a task.
-    pub(super) defers: bool,
-    pub(super) examples: Vec<Value>,
-    /// None if the tool cannot be offered.
-    checks: Option<ToolChecks>,
+    pub(super) listing: Arc<ListedEntry>,
+    pub(super) draft: ToolDraft<()>,
+    /// An error if the tool cannot be offered.
+    checks: Result<ToolChecks, BuildError>,
     /// What it does; the result is not checked yet.
     pub(super) run: Code<Run>,
 }
@@ -74,15 +69,18 @@ struct ToolChecks {
 }
 
 /// A tool that lacks its function; `A` is what its arguments become.
+#[derive(Debug)]
+#[must_use]
 pub struct ToolDraft<A> {
     name: String,
     members: Map<String, Value>,
     /// Schemas as their author wrote them.
     input: String,
     output: Option<String>,
-    support: TaskSupport,
-    defers: bool,
-    examples: Vec<Value>,
+    pub(super) support: TaskSupport,
+    /// The tool itself says when it goes on as a task.
+    pub(super) defers: bool,
+    pub(super) examples: Vec<Value>,
     arguments: PhantomData<fn() -> A>,
 }
 
@@ -113,10 +111,8 @@ impl Tool {
         arguments: &Value,
         said: &HeaderParams,
     ) -> Result<(), Error> {
-        let (Some(checks), Some(said)) = (&self.checks, said) else { return Ok(()) };
-        if checks.annotations.is_empty() {
-            return Ok(());
-        }
+        let checks = self.checks.as_ref().ok().filter(|checks| !checks.annotations.is_empty());
+        let (Some(checks), Some(said)) = (checks, said) else { return Ok(()) };
         let said: HeaderMap = said.iter().cloned().collect();
         param::check(&checks.annotations, Some(arguments), &said)
             .map_err(|mismatch| Refusal::HeaderMismatch { what: mismatch.to_string() }.into())
@@ -124,20 +120,21 @@ impl Tool {
 
     /// What is wrong with the arguments, if anything.
     pub(super) fn complaint(&self, arguments: &Value) -> Option<String> {
-        complaints(&self.checks.as_ref()?.input, arguments)
+        complaints(&self.checks.as_ref().ok()?.input, arguments)
     }
 
     /// Whether legacy clients know its output schema inside another.
     pub(super) fn is_wrapped(&self) -> bool {
-        self.checks.as_ref().is_some_and(|checks| checks.is_wrapped)
+        self.checks.as_ref().is_ok_and(|checks| checks.is_wrapped)
     }
 
     /// A result that is as the output schema says. One that is not is a fault of this server:
     /// the log says which, and the client gets an error instead of what it
     /// could not rely on. A failure of the tool promises nothing.
     pub(super) fn check_output(&self, result: ToolResult) -> Result<ToolResult, Error> {
-        let output = self.checks.as_ref().and_then(|checks| checks.output.as_ref());
-        let Some(validator) = output.filter(|_| !result.is_error() && !result.is_task()) else {
+        let output = self.checks.as_ref().ok().and_then(|checks| checks.output.as_ref());
+        let Some(validator) = output.filter(|_| !result.is_error && result.created.is_none())
+        else {
             return Ok(result);
         };
         let why = match &result.structured {
@@ -160,13 +157,11 @@ describe!(ToolDraft<A>);
 
 impl<A> ToolDraft<A> {
     /// Hints about behaviour (`readOnlyHint`, `destructiveHint`, ...).
-    #[must_use]
     pub fn annotations(self, hints: Value) -> Self {
         self.member("annotations", hints)
     }
 
     /// What kind of tool it is, in `_meta`.
-    #[must_use]
     pub fn nature(self, nature: Nature) -> Self {
         let members = json!(nature);
         let members = members.as_object().into_iter().flatten();
@@ -174,14 +169,12 @@ impl<A> ToolDraft<A> {
     }
 
     /// An example of arguments, for the manifest.
-    #[must_use]
     pub fn example(mut self, description: &str, arguments: &Value) -> Self {
         self.examples.push(json!({"description": description, "arguments": arguments}));
         self
     }
 
     /// Whether a call may, or must, go on as a task.
-    #[must_use]
     pub fn tasks(mut self, support: TaskSupport) -> Self {
         self.support = support;
         self
@@ -189,25 +182,21 @@ impl<A> ToolDraft<A> {
 
     /// The same, but the tool begins as a call and says itself when it goes on
     /// as a task, with [`Context::defer`].
-    #[must_use]
     pub fn defers(self, support: TaskSupport) -> Self {
         Self { defers: true, ..self.tasks(support) }
     }
 
     /// The arguments are a `T`: their schema is made from the type.
-    #[must_use]
     pub fn input<T: JsonSchema + DeserializeOwned>(self) -> ToolDraft<T> {
         self.with_input(schema_of::<T>())
     }
 
     /// The arguments are described by a schema of your own, of any keywords.
-    #[must_use]
     pub fn input_schema(self, schema: &Value) -> ToolDraft<Value> {
         self.with_input(schema.to_string())
     }
 
     /// The same as text, which is listed byte for byte.
-    #[must_use]
     pub fn input_schema_text(self, schema: &str) -> ToolDraft<Value> {
         self.with_input(schema.to_owned())
     }
@@ -220,14 +209,12 @@ impl<A> ToolDraft<A> {
 
     /// The structured content of results is a `T`. One that is not is an
     /// internal error and a line in the log, and is not sent.
-    #[must_use]
     pub fn output<T: JsonSchema>(mut self) -> Self {
         self.output = Some(schema_of::<T>());
         self
     }
 
     /// The structured content of results is described by a schema of your own.
-    #[must_use]
     pub fn output_schema(mut self, schema: &Value) -> Self {
         self.output = Some(schema.to_string());
         self
@@ -245,21 +232,16 @@ impl<A> ToolDraft<A> {
         R: IntoToolResult,
     {
         let run = Box::new(move |arguments, cx| -> BoxedFuture<_> {
-            match serde_json::from_value::<A>(arguments) {
-                Ok(arguments) => {
-                    let work = function(arguments, cx);
-                    Box::pin(async move { work.await.into_tool_result() })
+            let work = serde_json::from_value(arguments).map(|arguments| function(arguments, cx));
+            Box::pin(async move {
+                match work {
+                    Ok(work) => work.await.into_tool_result(),
+                    Err(error) => Ok(ToolResult::error(format!("invalid arguments: {error}"))),
                 }
-                Err(error) => {
-                    let failed = ToolResult::error(format!("invalid arguments: {error}"));
-                    Box::pin(std::future::ready(Ok(failed)))
-                }
-            }
+            })
         });
-        let (checks, flaw) = match self.checks() {
-            Ok(checks) => (Some(checks), None),
-            Err(flaw) => (None, Some(flaw)),
-        };
+        let checks = self.checks();
+        let flaw = checks.as_ref().err().cloned();
         // Schemas stand in the list as they were written.
         let mut text = format!("{{\"name\":{}", json!(self.name));
         for (name, value) in &self.members {
@@ -273,9 +255,9 @@ impl<A> ToolDraft<A> {
             TaskSupport::Forbidden => String::new(),
             support => format!(",\"execution\":{{\"taskSupport\":{}}}", json!(support)),
         };
-        let listing = ListedEntry { key: self.name, text, core_tasks, flaw };
-        let Self { support, defers, examples, .. } = self;
-        Tool { listing, support, defers, examples, checks, run: Code(run) }
+        let listing = ListedEntry { key: self.name.clone(), text, core_tasks, flaw };
+        let draft = self.with_input(String::new());
+        Tool { listing: Arc::new(listing), draft, checks, run: Code(run) }
     }
 
     fn checks(&self) -> Result<ToolChecks, BuildError> {
@@ -295,22 +277,8 @@ impl<A> ToolDraft<A> {
         let output =
             output.map_err(|why| BuildError::OutputSchema { tool: self.name.clone(), why })?;
         let is_wrapped = self.output.as_ref().is_some_and(|it| project::wraps(it.as_bytes()));
-        match catalog::meta_flaw(&self.members) {
-            Some(flaw) => Err(flaw),
-            None => Ok(ToolChecks { input, annotations, output, is_wrapped }),
-        }
-    }
-}
-
-impl CatalogEntry for Tool {
-    fn listing(&self) -> &ListedEntry {
-        &self.listing
-    }
-}
-
-impl<A> fmt::Debug for ToolDraft<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolDraft").field("name", &self.name).finish_non_exhaustive()
+        catalog::check_meta(&self.members)?;
+        Ok(ToolChecks { input, annotations, output, is_wrapped })
     }
 }
 
@@ -345,13 +313,14 @@ pub(super) fn complaints(validator: &Validator, arguments: &Value) -> Option<Str
 
 /// The result of a tool: content for models, structure for programs.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[must_use]
 pub struct ToolResult {
     pub(super) content: Vec<Content>,
     pub(super) structured: Option<Value>,
     pub(super) is_error: bool,
     pub(super) meta: Map<String, Value>,
     /// The call goes on as a task: this is what is said about it.
-    created: Option<Box<Value>>,
+    pub(super) created: Option<Value>,
 }
 
 impl ToolResult {
@@ -378,24 +347,20 @@ impl ToolResult {
     }
 
     /// The same with one block more.
-    #[must_use]
     pub fn with(mut self, content: impl Into<Content>) -> Self {
         self.content.push(content.into());
         self
     }
 
     /// The same with a value for programs.
-    #[must_use]
-    pub fn with_structured(mut self, value: impl Serialize) -> Self {
+    pub fn with_structured(self, value: impl Serialize) -> Self {
         match serde_json::to_value(value) {
-            Ok(value) => self.structured = Some(value),
-            Err(error) => return Self::error(format!("the result is no JSON: {error}")),
+            Ok(value) => Self { structured: Some(value), ..self },
+            Err(error) => Self::error(format!("the result is no JSON: {error}")),
         }
-        self
     }
 
     /// The same with a member of `_meta`.
-    #[must_use]
     pub fn with_meta(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.meta.insert(key.to_owned(), value.into());
         self
@@ -406,22 +371,9 @@ impl ToolResult {
         self.is_error
     }
 
-    /// Whether the result comes later, by a task.
-    pub(super) fn is_task(&self) -> bool {
-        self.created.is_some()
-    }
-
-    pub(super) fn created(task: Value) -> Self {
-        Self { created: Some(Box::new(task)), ..Self::default() }
-    }
-
-    pub(super) fn to_bytes(&self) -> Bytes {
-        self.to_json().to_string().into()
-    }
-
     pub(super) fn to_json(&self) -> Value {
         if let Some(created) = &self.created {
-            return Value::clone(created);
+            return created.clone();
         }
         let mut result = json!({"content": self.content});
         if let Some(value) = &self.structured {
@@ -475,6 +427,7 @@ impl<T: Into<ToolResult>> IntoToolResult for Result<T, Error> {
 /// A failure of the business is a result; only a wrong call is an
 /// [`Error`].
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct ToolOutcome {
     summary: String,
     members: Map<String, Value>,
@@ -494,7 +447,6 @@ impl ToolOutcome {
     }
 
     /// The same with another member of the structured content.
-    #[must_use]
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
         self.members.insert(member.to_owned(), value.into());
         self
@@ -545,6 +497,7 @@ impl Nature {
 /// One block of a tool's result or of a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
+#[must_use]
 pub struct Content {
     block: Value,
 }
@@ -580,7 +533,6 @@ impl Content {
     }
 
     /// The same with another member: `annotations`, `_meta`, `description`, ...
-    #[must_use]
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
         self.block[member] = value.into();
         self
@@ -607,6 +559,7 @@ impl From<String> for Content {
 /// What is in a resource: text or bytes under a URI.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
+#[must_use]
 pub struct Contents {
     item: Value,
 }
@@ -624,7 +577,6 @@ impl Contents {
     }
 
     /// The same with another member, `_meta` for example.
-    #[must_use]
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
         self.item[member] = value.into();
         self

@@ -41,7 +41,7 @@ type Tcp = HttpConnector<Resolver>;
 type ServerStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// Makes connections for the pool.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Connector {
     https: HttpsConnector<Dial>,
     limit: Duration,
@@ -109,42 +109,37 @@ impl Service<Uri> for Dial {
     }
 
     fn call(&mut self, target: Uri) -> Connecting<DialledStream> {
-        if let Some(proxy) = self.proxies.towards(&target) {
-            let name = origin(proxy.uri());
-            let connecting = self.through(&proxy, target);
-            return Box::pin(async {
-                connecting.await.map_err(|source| ThroughProxy { proxy: name, source }.into())
-            });
-        }
-        let connecting = self.tcp.call(target);
-        Box::pin(async { Ok(DialledStream::opaque(ServerStream::Http(connecting.await?))) })
+        let mut dial = self.clone();
+        Box::pin(async move {
+            let Some(proxy) = dial.proxies.towards(&target) else {
+                return Ok(DialledStream::opaque(ServerStream::Http(dial.tcp.call(target).await?)));
+            };
+            let dialled = dial.through(&proxy, target).await;
+            dialled.map_err(|source| ThroughProxy { proxy: origin(proxy.uri()), source }.into())
+        })
     }
 }
 
 impl Dial {
-    fn through(&mut self, proxy: &Intercept, target: Uri) -> Connecting<DialledStream> {
+    async fn through(&mut self, proxy: &Intercept, target: Uri) -> Result<DialledStream, BoxError> {
         let address = proxy.uri().clone();
+        let is_https = target.scheme() == Some(&Scheme::HTTPS);
         if is_socks(&address) {
             let mut socks = SocksV5::new(with_port(address, SOCKS_PORT), self.tcp.clone());
             if let Some((user, password)) = proxy.raw_auth() {
                 socks = socks.with_auth(user.to_owned(), password.to_owned());
             }
-            let port = if target.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
-            let connecting = socks.call(with_port(target, port));
-            return Box::pin(async {
-                Ok(DialledStream::opaque(ServerStream::Http(connecting.await?)))
-            });
+            let target = with_port(target, if is_https { 443 } else { 80 });
+            return Ok(DialledStream::opaque(ServerStream::Http(socks.call(target).await?)));
         }
-        if target.scheme() == Some(&Scheme::HTTPS) {
+        if is_https {
             let mut tunnel = Tunnel::new(address, self.to_proxy.clone());
             if let Some(auth) = proxy.basic_auth() {
                 tunnel = tunnel.with_auth(auth.clone());
             }
-            let connecting = tunnel.call(target);
-            return Box::pin(async { Ok(DialledStream::opaque(connecting.await?)) });
+            return Ok(DialledStream::opaque(tunnel.call(target).await?));
         }
-        let connecting = self.to_proxy.call(address);
-        Box::pin(async { Ok(DialledStream { stream: connecting.await?, is_read_by_proxy: true }) })
+        Ok(DialledStream { stream: self.to_proxy.call(address).await?, is_read_by_proxy: true })
     }
 }
 
