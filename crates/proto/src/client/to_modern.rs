@@ -21,7 +21,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::modern::ModernClientHalf;
-use super::{CallId, InternalCall, Sharing, Ticket};
+use super::{EventQueue, InternalCall, Sharing, Ticket};
 use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part, quoted};
@@ -44,10 +44,6 @@ mod wrapped_tools;
 #[derive(Debug)]
 pub struct ToModern<T> {
     pub(super) inner: ModernClientHalf<InternalCall<T>>,
-    sharing: Sharing,
-    most_calls: usize,
-    most_asks: usize,
-    patience: Duration,
     next_call: u64,
     calls: BTreeMap<u64, LegacyClientCall<T>>,
     sessions: HashMap<u64, LegacyClient>,
@@ -63,7 +59,7 @@ pub struct ToModern<T> {
     listening: ListenStream<T>,
     tasks: ExtensionTasks,
     tools: WrappedTools,
-    to_client: VecDeque<ServerEvent<T>>,
+    pub(super) to_client: EventQueue<T>,
 }
 
 /// What is known of a client.
@@ -78,8 +74,6 @@ struct LegacyClientCall<T> {
     ticket: T,
     /// In its client's words.
     request: Message,
-    /// As the server knows it now.
-    inner: CallId,
     rounds: u32,
     round: Option<InputRound>,
     /// How far it has got, for progress only grows (GW-19).
@@ -94,10 +88,6 @@ impl<T: Ticket> ToModern<T> {
     pub fn new(carrier: Carrier, sharing: Sharing, limits: &Limits) -> Self {
         Self {
             inner: ModernClientHalf::new(carrier, sharing, limits),
-            sharing,
-            most_calls: limits.calls,
-            most_asks: limits.asks,
-            patience: limits.park,
             next_call: 1,
             calls: BTreeMap::new(),
             sessions: HashMap::new(),
@@ -108,9 +98,9 @@ impl<T: Ticket> ToModern<T> {
             next_ask: 1,
             asks: BTreeMap::new(),
             listening: ListenStream::default(),
-            tasks: ExtensionTasks::new(limits.tasks, limits.total),
+            tasks: ExtensionTasks::default(),
             tools: WrappedTools::default(),
-            to_client: VecDeque::new(),
+            to_client: EventQueue(VecDeque::new()),
         }
     }
 
@@ -128,21 +118,18 @@ impl<T: Ticket> ToModern<T> {
         self
     }
 
+    /// What the user allows.
+    fn limits(&self) -> &Limits {
+        &self.inner.ledger.limits
+    }
+
     /// A client opens a call.
-    pub fn open(
-        &mut self,
-        ticket: T,
-        request: &Message,
-        said: &HeaderParams,
-        now: Instant,
-    ) -> CallId {
+    pub(super) fn open(&mut self, ticket: T, request: &Message, said: &HeaderParams, now: Instant) {
         self.listen_after_rest(now);
         if ticket.is_native() {
-            let id = self.inner.open(InternalCall::Native(ticket), request, said, now);
-            self.translate(now);
-            return id.mark_native();
+            return self.inner.open(InternalCall::Native(ticket), request, said, now);
         }
-        let id = match request.method() {
+        match request.method() {
             method::INITIALIZE => self.greet(ticket, request, now),
             method::PING => self.answer(ticket, b"{}"),
             method::SET_LEVEL => self.set_level(ticket, request),
@@ -151,30 +138,26 @@ impl<T: Ticket> ToModern<T> {
             name if method::is_about_core_tasks(name) => self.task_call(ticket, request, now),
             name if method::is_modern_only(name) || method::is_legacy_only(name) => {
                 let method = name.to_owned();
-                self.refuse(ticket, Refusal::UnknownMethod { method })
+                self.to_client.finish(ticket, Refusal::UnknownMethod { method });
             }
             _ => {
                 let tasking = self.tasking_of(&ticket, request);
-                self.call(ticket, request, tasking, now)
+                self.call(ticket, request, tasking, now);
             }
-        };
-        self.translate(now);
-        id
+        }
     }
 
-    fn call(&mut self, ticket: T, request: &Message, tasking: Tasking, now: Instant) -> CallId {
-        if self.calls.len() >= self.most_calls.saturating_mul(4) {
-            return self.refuse(ticket, Refusal::TooManyCalls);
+    fn call(&mut self, ticket: T, request: &Message, tasking: Tasking, now: Instant) {
+        if self.calls.len() >= self.limits().calls.saturating_mul(4) {
+            return self.to_client.finish(ticket, Refusal::TooManyCalls);
         }
         let number = self.next_call;
         self.next_call += 1;
-        let (request, inner, first) = (request.clone(), CallId::DONE, tasking.first());
+        let (request, first) = (request.clone(), tasking.first());
         let (rounds, round, progress, answer) = (0, None, None, None);
-        let call =
-            LegacyClientCall { ticket, request, inner, rounds, round, progress, tasking, answer };
+        let call = LegacyClientCall { ticket, request, rounds, round, progress, tasking, answer };
         self.calls.insert(number, call);
         self.begin(number, first.as_ref(), now);
-        CallId(number)
     }
 
     /// Makes a call at the server, or another in its place.
@@ -182,11 +165,8 @@ impl<T: Ticket> ToModern<T> {
         let Some(call) = self.calls.get(&number) else { return };
         let envelope = self.envelope_of(&call.ticket).taking_tasks(call.tasking.declares());
         let sent = envelope.put_on(instead.unwrap_or(&call.request));
-        let call_of = InternalCall::Call { number, ticket: call.ticket.clone() };
-        let inner = self.inner.open(call_of, &sent, &None, now);
-        if let Some(call) = self.calls.get_mut(&number) {
-            call.inner = inner;
-        }
+        let call = InternalCall::Call { number, ticket: call.ticket.clone() };
+        self.inner.open(call, &sent, &None, now);
     }
 
     fn session_of(&self, ticket: &T) -> Option<&LegacyClient> {
@@ -202,19 +182,12 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// Answers a call without the server.
-    fn answer(&mut self, to: T, result: &[u8]) -> CallId {
-        let outcome = Message::result(&Id::from(0), result).into();
-        self.to_client.push_back(ServerEvent::Finish { to, outcome });
-        CallId::DONE
-    }
-
-    fn refuse(&mut self, to: T, why: impl Into<Failure>) -> CallId {
-        self.to_client.push_back(ServerEvent::Finish { to, outcome: why.into().into() });
-        CallId::DONE
+    fn answer(&mut self, to: T, result: &[u8]) {
+        self.to_client.finish(to, Message::result(&Id::from(0), result));
     }
 
     /// A client says something that wants no answer.
-    pub fn note(&mut self, message: Message, now: Instant) {
+    pub(super) fn note(&mut self, message: Message, now: Instant) {
         match message.method() {
             method::INITIALIZED => {
                 self.listening.ready = true;
@@ -222,51 +195,52 @@ impl<T: Ticket> ToModern<T> {
             }
             // The server asks when it wants to know (GW-24).
             name if method::is_legacy_notice(name) => {}
-            _ => self.inner.note(message),
+            _ => self.inner.note(message, now),
         }
-        self.translate(now);
     }
 
     /// A client gave up on a call; its own words, if it gave any.
-    pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        if let Some(native) = id.unmark_native() {
-            self.inner.drop_call(native, words, now);
-        } else if let Some(call) = self.calls.remove(&id.0) {
+    pub(super) fn drop_call(&mut self, ticket: &T, words: Option<&Message>, now: Instant) {
+        if ticket.is_native() {
+            return self.inner.drop_call(&InternalCall::Native(ticket.clone()), words, now);
+        }
+        self.drop_calls(|theirs| theirs == ticket, words, now);
+    }
+
+    fn drop_calls(&mut self, is_meant: impl Fn(&T) -> bool, words: Option<&Message>, now: Instant) {
+        let meant = self.calls.extract_if(.., |_, call| is_meant(&call.ticket));
+        for (number, call) in meant.collect::<Vec<_>>() {
             self.recall_round(&call);
-            self.inner.drop_call(call.inner, words, now);
+            let inner = InternalCall::Call { number, ticket: call.ticket.clone() };
+            self.inner.drop_call(&inner, words, now);
             self.leave_task(&call, now);
         }
-        self.translate(now);
     }
 
     /// A client is gone for good.
-    pub fn forget_owner(&mut self, owner: u64, now: Instant) {
+    pub(super) fn forget_owner(&mut self, owner: u64, now: Instant) {
         self.sessions.remove(&owner);
         self.greeters.retain(|ticket| ticket.owner() != owner);
-        let theirs = self.calls.iter().filter(|(_, call)| call.ticket.owner() == owner);
-        for number in theirs.map(|(&number, _)| number).collect::<Vec<_>>() {
-            self.drop_call(CallId(number), None, now);
-        }
+        self.drop_calls(|ticket| ticket.owner() == owner, None, now);
         self.inner.forget_owner(owner, now);
         self.forget_watcher(owner, now);
         self.tasks.forget(owner);
-        self.translate(now);
     }
 
     /// The link is gone. Every open call fails with `why`.
-    pub fn handle_lost(&mut self, why: &Failure, now: Instant) {
-        self.inner.handle_lost(why);
+    pub(super) fn handle_lost(&mut self, why: &Failure, now: Instant) {
+        self.inner.handle_lost(why, now);
         self.translate(now);
         self.tasks.lose();
         // Those whose client is being asked have no call at the server.
         for (_, call) in std::mem::take(&mut self.calls) {
             self.recall_round(&call);
-            self.refuse(call.ticket, why.clone());
+            self.to_client.finish(call.ticket, why.clone());
         }
     }
 
     /// Time has reached `now`.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.translate(now);
         self.end_late_rounds(now);
@@ -274,11 +248,10 @@ impl<T: Ticket> ToModern<T> {
         self.poll_tasks(now);
         self.tasks.expire(now);
         self.handle_listen_timeout(now);
-        self.translate(now);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let rounds = self.calls.values().filter_map(|call| Some(call.round.as_ref()?.until));
         let polls = self.calls.values().filter_map(|call| call.tasking.due());
         let ours = polls.chain(self.tasks.due()).chain(self.tools.due());
@@ -287,16 +260,14 @@ impl<T: Ticket> ToModern<T> {
 
     /// Turns what the server said into what its clients understand.
     pub(super) fn translate(&mut self, now: Instant) {
-        while let Some(down) = self.inner.poll_to_client() {
+        while let Some(down) = self.inner.to_client.0.pop_front() {
             match down {
                 ServerEvent::Note { to: To::Call(to), message } => match to {
                     InternalCall::Call { number, ticket } => {
                         self.handle_note(number, ticket, message);
                     }
                     InternalCall::Listen(number) => self.handle_heard(number, &message, now),
-                    InternalCall::Native(to) => {
-                        self.to_client.push_back(ServerEvent::Note { to: To::Call(to), message });
-                    }
+                    InternalCall::Native(to) => self.to_client.note(To::Call(to), message),
                     _ => {}
                 },
                 ServerEvent::Finish { to, outcome } => self.handle_finish(to, outcome, now),
@@ -313,9 +284,7 @@ impl<T: Ticket> ToModern<T> {
                 self.handle_answer(number, &answer, now);
             }
             (InternalCall::Call { number, .. }, failed) => self.finish(number, failed),
-            (InternalCall::Native(to), outcome) => {
-                self.to_client.push_back(ServerEvent::Finish { to, outcome });
-            }
+            (InternalCall::Native(to), outcome) => self.to_client.finish(to, outcome),
             (InternalCall::Meet, outcome) => self.handle_discovered(outcome, now),
             (InternalCall::Tools, outcome) => self.handle_tools(outcome.result(), now),
             (InternalCall::Listen(number), outcome) => {
@@ -325,30 +294,18 @@ impl<T: Ticket> ToModern<T> {
         }
     }
 
-    /// What to tell the clients, oldest first.
-    pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
-        self.to_client.pop_front()
-    }
-
     /// Whether the server has told of itself, or a client has.
-    pub fn is_met(&self) -> bool {
+    pub(super) fn is_met(&self) -> bool {
         self.discovered.is_some() || !self.sessions.is_empty()
     }
 
-    /// The call that was opened with `ticket`, if it is open.
-    pub fn find(&self, ticket: &T) -> Option<CallId> {
-        let call = self.calls.iter().find(|(_, call)| call.ticket == *ticket);
-        let call = call.map(|(&number, _)| CallId(number));
-        let native =
-            || self.inner.find(&InternalCall::Native(ticket.clone())).map(CallId::mark_native);
-        call.or_else(native)
-    }
-
     /// How many calls of clients are open.
-    pub fn calls(&self) -> usize {
-        let native = self.inner.tickets().filter_map(InternalCall::native);
+    pub(super) fn calls(&self) -> usize {
+        let open = self.inner.ledger.open.values();
+        let native = open.filter_map(|call| call.owner.ticket.native());
         let native = native.filter(|ticket| ticket.counts()).count();
-        self.calls.len() + self.greeters.len() + self.listening.waiting() + native
+        let waiting = self.greeters.len() + self.listening.subscribers.len();
+        self.calls.len() + waiting + native
     }
 }
 
@@ -368,7 +325,7 @@ impl<T: Ticket> ToModern<T> {
         }
         let message =
             if method::is_for_all(message.method()) { unmarked(&message) } else { message };
-        self.to_client.push_back(ServerEvent::Note { to: To::Call(ticket), message });
+        self.to_client.note(To::Call(ticket), message);
     }
 
     /// The server answered a call.
@@ -407,8 +364,7 @@ impl<T: Ticket> ToModern<T> {
     fn finish(&mut self, number: u64, outcome: impl Into<Outcome>) {
         if let Some(call) = self.calls.remove(&number) {
             self.recall_round(&call);
-            self.to_client
-                .push_back(ServerEvent::Finish { to: call.ticket, outcome: outcome.into() });
+            self.to_client.finish(call.ticket, outcome);
         }
     }
 
@@ -456,9 +412,9 @@ impl LegacyClient {
 
 impl<T: Ticket> ToModern<T> {
     /// A client says hello: we know the answer, or ask the server about itself.
-    fn greet(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
-        if self.greeters.len() >= self.most_calls.saturating_mul(4) {
-            return self.refuse(ticket, Refusal::TooManyCalls);
+    fn greet(&mut self, ticket: T, request: &Message, now: Instant) {
+        if self.greeters.len() >= self.limits().calls.saturating_mul(4) {
+            return self.to_client.finish(ticket, Refusal::TooManyCalls);
         }
         self.sessions.insert(ticket.owner(), LegacyClient::greet(request));
         if let Some(discovered) = self.discovered.clone() {
@@ -470,7 +426,6 @@ impl<T: Ticket> ToModern<T> {
             let question = Envelope::ours().put_on(&question);
             self.inner.open(InternalCall::Meet, &question, &None, now);
         }
-        CallId::DONE
     }
 
     fn handle_discovered(&mut self, outcome: Outcome, now: Instant) {
@@ -482,7 +437,7 @@ impl<T: Ticket> ToModern<T> {
             let outcome = outcome.and_then(older);
             for to in greeters {
                 self.sessions.remove(&to.owner());
-                self.to_client.push_back(ServerEvent::Finish { to, outcome: outcome.clone() });
+                self.to_client.finish(to, outcome.clone());
             }
             return;
         };
@@ -496,7 +451,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// The answer to `initialize`, from what the server says of itself (GW-10).
-    fn welcome(&mut self, ticket: T, discovered: &Message) -> CallId {
+    fn welcome(&mut self, ticket: T, discovered: &Message) {
         let mut capabilities = discovered.value(Member::Capabilities).unwrap_or_else(|| json!({}));
         if let Some(all) = capabilities.as_object_mut() {
             all.retain(|name, _| !matches!(name.as_str(), "extensions" | "tasks"));
@@ -519,24 +474,24 @@ impl<T: Ticket> ToModern<T> {
         if let Some(instructions) = discovered.value(Member::Instructions) {
             result["instructions"] = instructions;
         }
-        self.answer(ticket, result.to_string().as_bytes())
+        self.answer(ticket, result.to_string().as_bytes());
     }
 
     /// Which log records a client wants, from its next call on (GW-20).
-    fn set_level(&mut self, ticket: T, request: &Message) -> CallId {
+    fn set_level(&mut self, ticket: T, request: &Message) {
         let level = request.log_level().unwrap_or_default();
         if method::severity(&level).is_none() {
             let what = "params.level must be the name of a level".to_owned();
-            return self.refuse(ticket, Refusal::BadParams { what });
+            return self.to_client.finish(ticket, Refusal::BadParams { what });
         }
         if self.discovered.as_ref().is_some_and(|it| it.capability(&["logging"]).is_none()) {
             let method = method::SET_LEVEL.to_owned();
-            return self.refuse(ticket, Refusal::UnknownMethod { method });
+            return self.to_client.finish(ticket, Refusal::UnknownMethod { method });
         }
         if let Some(session) = self.sessions.get_mut(&ticket.owner()) {
             session.envelope.level = Some(level.into());
         }
-        self.answer(ticket, b"{}")
+        self.answer(ticket, b"{}");
     }
 }
 
@@ -604,38 +559,30 @@ impl<T: Ticket> ToModern<T> {
         let Some(call) = self.calls.get_mut(&number) else { return };
         call.rounds += 1;
         let rounds = call.rounds;
-        let state = answer.get(Member::RequestState).map(Bytes::copy_from_slice);
+        let to = call.ticket.clone();
         let entries = entries(answer);
         if rounds > MOST_ROUNDS || entries.len() > MOST_ENTRIES {
             return self.fail(number, "the server has asked too often");
         }
-        let mut round =
-            InputRound { state, waiting: BTreeMap::new(), answers: Vec::new(), until: now };
-        if entries.is_empty() {
-            round.until = now + PACE;
-            self.set_round(number, round);
-            return;
-        }
-        round.until = now + self.patience;
         let asked = match self.in_older_words(number, &entries) {
             Ok(asked) => asked,
             Err(needed) => return self.fail(number, &format!("the server needs {needed}")),
         };
-        if self.asks.len() + asked.len() > self.most_asks {
+        if self.asks.len() + asked.len() > self.limits().asks {
             return self.fail(number, "too many questions are open");
         }
-        let Some(to) = self.calls.get(&number).map(|call| call.ticket.clone()) else { return };
-        for (entry, params) in entries.into_iter().zip(asked) {
-            let ask = self.ask_entry(number, &to, entry.request(&params));
-            round.waiting.insert(ask, entry);
-        }
-        self.set_round(number, round);
-    }
-
-    fn set_round(&mut self, number: u64, round: InputRound) {
-        if let Some(call) = self.calls.get_mut(&number) {
-            call.round = Some(round);
-        }
+        let patience = if entries.is_empty() { PACE } else { self.limits().park };
+        let asked = entries
+            .into_iter()
+            .zip(asked)
+            .map(|(entry, params)| (self.ask_entry(number, &to, entry.request(&params)), entry));
+        let round = InputRound {
+            state: answer.get(Member::RequestState).map(Bytes::copy_from_slice),
+            waiting: asked.collect(),
+            answers: Vec::new(),
+            until: now + patience,
+        };
+        self.calls.entry(number).and_modify(|call| call.round = Some(round));
     }
 
     /// All entries as the client knows them; what is needed, if one of them cannot be asked.
@@ -660,16 +607,15 @@ impl<T: Ticket> ToModern<T> {
         let ask = Ask(self.next_ask);
         self.next_ask += 1;
         self.asks.insert(ask, number);
-        let to = To::Call(to.clone());
-        self.to_client.push_back(ServerEvent::Ask { to, ask, request });
+        self.to_client.ask(To::Call(to.clone()), ask, request);
         ask
     }
 
     /// A client answers a question.
-    pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
+    pub(super) fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
         let Some(number) = self.asks.remove(&ask) else { return };
         if self.update_task(number, ask, answer, now) {
-            return self.translate(now);
+            return;
         }
         let round = self.calls.get_mut(&number).and_then(|call| call.round.as_mut());
         let Some(round) = round else { return };
@@ -681,7 +627,6 @@ impl<T: Ticket> ToModern<T> {
         if round.waiting.is_empty() {
             self.go_on(number, now);
         }
-        self.translate(now);
     }
 
     /// The call again, under another id, with what the server asked for (MRTR-5).
@@ -725,9 +670,7 @@ impl<T: Ticket> ToModern<T> {
         let rounds = call.round.iter().flat_map(|round| round.waiting.keys());
         for &ask in rounds.chain(call.tasking.asked()) {
             self.asks.remove(&ask);
-            let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
-            let to = To::Call(call.ticket.clone());
-            self.to_client.push_back(ServerEvent::Recall { to, ask, message });
+            self.to_client.recall(To::Call(call.ticket.clone()), ask);
         }
     }
 

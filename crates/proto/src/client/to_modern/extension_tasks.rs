@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 
 use super::{InputEntry, LegacyClientCall, ToModern, entries};
 use crate::client::tasks::{TaskTerm, new_task_id, task_as_core, task_goes_on, task_request};
-use crate::client::{CallId, InternalCall, Sharing, Ticket};
-use crate::exchange::{Ask, ServerEvent, To};
+use crate::client::{InternalCall, Sharing, Ticket};
+use crate::exchange::{Ask, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message, Part, quoted};
 use crate::method;
@@ -32,14 +32,11 @@ use crate::refusal::{Refusal, code};
 const MOST_BYTES: usize = 16 << 20;
 
 /// The tasks of the clients.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ExtensionTasks {
-    /// By the number of the call that began them, oldest first.
-    all: BTreeMap<u64, ExtensionTask>,
-    bytes: usize,
+    /// Oldest first.
+    all: Vec<ExtensionTask>,
     clock: Option<(Instant, SystemTime)>,
-    most: usize,
-    longest: Duration,
 }
 
 #[derive(Debug)]
@@ -112,13 +109,8 @@ impl Tasking {
 }
 
 impl ExtensionTasks {
-    /// None yet; so many at most, of which each may keep the connection for so long.
-    pub(super) fn new(most: usize, longest: Duration) -> Self {
-        Self { all: BTreeMap::new(), bytes: 0, clock: None, most, longest }
-    }
-
     fn find(&mut self, owner: u64, id: &str) -> Option<&mut ExtensionTask> {
-        self.all.values_mut().find(|task| task.owner == owner && *task.id == *id)
+        self.all.iter_mut().find(|task| task.owner == owner && *task.id == *id)
     }
 
     /// The tool that a task is a call of.
@@ -126,46 +118,39 @@ impl ExtensionTasks {
         self.find(owner, id).map(|task| task.tool.clone())
     }
 
-    fn add(&mut self, number: u64, task: ExtensionTask) {
-        self.bytes += task.end.as_ref().map_or(0, Bytes::len);
-        self.all.insert(number, task);
-        while self.all.len() > self.most || (self.bytes > MOST_BYTES && self.all.len() > 1) {
-            let Some((_, old)) = self.all.pop_first() else { return };
-            self.bytes -= old.end.as_ref().map_or(0, Bytes::len);
+    fn add(&mut self, task: ExtensionTask, most: usize) {
+        self.all.push(task);
+        let bytes = |tasks: &[ExtensionTask]| -> usize {
+            tasks.iter().filter_map(|task| task.end.as_ref()).map(Bytes::len).sum()
+        };
+        while self.all.len() > most || bytes(&self.all) > MOST_BYTES && self.all.len() > 1 {
+            self.all.remove(0);
         }
-    }
-
-    fn retain(&mut self, keep: impl Fn(&ExtensionTask) -> bool) {
-        self.all.retain(|_, task| keep(task));
-        self.bytes = self.all.values().filter_map(|task| task.end.as_ref()).map(Bytes::len).sum();
     }
 
     /// A client is gone, and with it the only one who could ask for its tasks.
     pub(super) fn forget(&mut self, owner: u64) {
-        self.retain(|task| task.owner != owner);
+        self.all.retain(|task| task.owner != owner);
     }
 
     /// The server is gone, and its tasks with it.
     pub(super) fn lose(&mut self) {
-        self.retain(|task| task.end.is_some());
+        self.all.retain(|task| task.end.is_some());
     }
 
     /// Forgets those that the server does not remember any longer either.
     pub(super) fn expire(&mut self, now: Instant) {
-        if self.due().is_some_and(|due| due <= now) {
-            self.retain(|task| task.term.over().is_none_or(|over| now < over));
-        }
+        self.all.retain(|task| task.term.over().is_none_or(|over| now < over));
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        self.all.values().filter_map(|task| task.term.over()).min()
+        self.all.iter().filter_map(|task| task.term.over()).min()
     }
 
     /// Whether the connection must live on for a task that goes on at the server.
-    pub(super) fn holds(&self, now: Instant) -> bool {
-        let holds =
-            |task: &ExtensionTask| task_goes_on(&task.shown) && task.term.holds(now, self.longest);
-        self.all.values().any(holds)
+    pub(super) fn holds(&self, now: Instant, most: Duration) -> bool {
+        let holds = |task: &ExtensionTask| task_goes_on(&task.shown) && task.term.holds(now, most);
+        self.all.iter().any(holds)
     }
 
     fn date(&self, now: Instant) -> String {
@@ -187,7 +172,7 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn offers_tasks(&self, ticket: &T) -> bool {
         let declared =
             self.discovered.as_ref().and_then(|it| it.capability(&["extensions", TASKS]));
-        declared.is_some() && self.tasks.most > 0 && self.revision_of(ticket).rules().core_tasks
+        declared.is_some() && self.limits().tasks > 0 && self.revision_of(ticket).rules().core_tasks
     }
 
     /// Whether a call is to become a task.
@@ -204,14 +189,14 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// A client asks about a task.
-    pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+    pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) {
         if !self.offers_tasks(&ticket) {
             let method = request.method().to_owned();
-            return self.refuse(ticket, Refusal::UnknownMethod { method });
+            return self.to_client.finish(ticket, Refusal::UnknownMethod { method });
         }
         let owner = ticket.owner();
         if request.method() == method::LIST_TASKS {
-            let theirs = self.tasks.all.values().filter(|task| task.owner == owner);
+            let theirs = self.tasks.all.iter().filter(|task| task.owner == owner);
             let theirs: Vec<&Value> = theirs.map(|task| &task.shown).collect();
             let result = json!({ "tasks": theirs }).to_string();
             return self.answer(ticket, result.as_bytes());
@@ -219,14 +204,14 @@ impl<T: Ticket> ToModern<T> {
         let id = request.task_id().unwrap_or_default();
         let Some(task) = self.tasks.find(owner, &id) else {
             let what = format!("Task not found: {id}");
-            return self.refuse(ticket, Refusal::BadParams { what });
+            return self.to_client.finish(ticket, Refusal::BadParams { what });
         };
         if let Some(end) = task.end.clone() {
             let shown = task.shown.to_string();
             return match request.method() {
                 method::GET_TASK => self.answer(ticket, shown.as_bytes()),
                 method::TASK_RESULT => self.answer(ticket, &end),
-                _ => self.refuse(ticket, over()),
+                _ => self.to_client.finish(ticket, over()),
             };
         }
         let tasking = match request.method() {
@@ -234,7 +219,7 @@ impl<T: Ticket> ToModern<T> {
             method::CANCEL_TASK => Tasking::Cancel,
             _ => Tasking::Wait(TaskWait::new(&id, false)),
         };
-        self.call(ticket, request, tasking, now)
+        self.call(ticket, request, tasking, now);
     }
 
     /// The tool runs as a task only, and its client asked for none (GW-27).
@@ -269,7 +254,7 @@ impl<T: Ticket> ToModern<T> {
         let shown = task_as_core(&state);
         let result = json!({"task": shown}).to_string();
         let task = ExtensionTask::begin(call, id, shown, now);
-        self.tasks.add(number, task);
+        self.tasks.add(task, self.limits().tasks);
         self.finish(number, Message::result(&Id::from(0), result.as_bytes()));
         self.listen_anew(now);
     }
@@ -289,7 +274,7 @@ impl<T: Ticket> ToModern<T> {
         let end = Some(related(answer, &id).payload_bytes());
         let created = json!({"task": shown}).to_string();
         let task = ExtensionTask { end, ..ExtensionTask::begin(call, &id, shown, now) };
-        self.tasks.add(number, task);
+        self.tasks.add(task, self.limits().tasks);
         self.finish(number, Message::result(&Id::from(0), created.as_bytes()));
     }
 
@@ -335,8 +320,8 @@ impl<T: Ticket> ToModern<T> {
     /// The tasks that a client may be told about: what belongs to no call is
     /// told to all who share a connection.
     pub(super) fn tasks_to_hear_of(&self) -> Vec<&str> {
-        let alone = self.sharing == Sharing::Alone;
-        let theirs = self.tasks.all.values().filter(|task| alone && task_goes_on(&task.shown));
+        let alone = self.inner.ledger.sharing == Sharing::Alone;
+        let theirs = self.tasks.all.iter().filter(|task| alone && task_goes_on(&task.shown));
         theirs.map(|task| &*task.id).collect()
     }
 
@@ -345,11 +330,11 @@ impl<T: Ticket> ToModern<T> {
         let state = message.payload_value().unwrap_or_default();
         let id = state["taskId"].as_str().unwrap_or_default();
         let shown = task_as_core(&state);
-        let Some(task) = self.tasks.all.values_mut().find(|task| *task.id == *id) else { return };
+        let Some(task) = self.tasks.all.iter_mut().find(|task| *task.id == *id) else { return };
         task.show(shown.clone());
         let params = shown.to_string();
         let message = Message::notification(method::TASK_STATUS, Some(params.as_bytes()));
-        self.to_client.push_back(ServerEvent::Note { to: To::Session, message });
+        self.to_client.note(To::Session, message);
         for call in self.calls.values_mut() {
             if let Tasking::Wait(wait) = &mut call.tasking
                 && *wait.id == *id
@@ -447,7 +432,7 @@ impl<T: Ticket> ToModern<T> {
         let Tasking::Wait(wait) = &call.tasking else { return };
         let mut entries = entries(state);
         entries.retain(|entry| !wait.seen.contains(&entry.key));
-        if self.asks.len() + entries.len() > self.most_asks {
+        if self.asks.len() + entries.len() > self.limits().asks {
             return;
         }
         let params = match self.in_older_words(number, &entries) {
