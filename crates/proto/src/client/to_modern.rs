@@ -21,6 +21,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::modern::ModernClientHalf;
+use super::tasks::task_request;
 use super::{EventQueue, InternalCall, Sharing, Ticket};
 use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
@@ -54,8 +55,6 @@ pub struct ToModern<T> {
     greeters: Vec<T>,
     asking: bool,
     next_ask: u64,
-    /// The call that each question belongs to.
-    asks: BTreeMap<Ask, u64>,
     listening: ListenStream<T>,
     tasks: ExtensionTasks,
     tools: WrappedTools,
@@ -76,6 +75,8 @@ struct LegacyClientCall<T> {
     request: Message,
     rounds: u32,
     round: Option<InputRound>,
+    /// What its client is being asked: by that round, or by the task that it waits for.
+    asked: BTreeMap<Ask, InputEntry>,
     /// How far it has got, for progress only grows (GW-19).
     progress: Option<f64>,
     tasking: Tasking,
@@ -96,7 +97,6 @@ impl<T: Ticket> ToModern<T> {
             greeters: Vec::new(),
             asking: false,
             next_ask: 1,
-            asks: BTreeMap::new(),
             listening: ListenStream::default(),
             tasks: ExtensionTasks::default(),
             tools: WrappedTools::default(),
@@ -153,20 +153,31 @@ impl<T: Ticket> ToModern<T> {
         }
         let number = self.next_call;
         self.next_call += 1;
-        let (request, first) = (request.clone(), tasking.first());
-        let (rounds, round, progress, answer) = (0, None, None, None);
-        let call = LegacyClientCall { ticket, request, rounds, round, progress, tasking, answer };
+        let call = LegacyClientCall {
+            ticket,
+            request: request.clone(),
+            rounds: 0,
+            round: None,
+            asked: BTreeMap::new(),
+            progress: None,
+            tasking,
+            answer: None,
+        };
         self.calls.insert(number, call);
-        self.begin(number, first.as_ref(), now);
+        self.begin(number, None, now);
     }
 
     /// Makes a call at the server, or another in its place.
     fn begin(&mut self, number: u64, instead: Option<&Message>, now: Instant) {
         let Some(call) = self.calls.get(&number) else { return };
+        let request = match (instead, &call.tasking) {
+            (Some(instead), _) => instead.clone(),
+            (None, Tasking::Wait(wait)) => task_request(method::GET_TASK, &wait.id),
+            (None, _) => call.request.clone(),
+        };
         let envelope = self.envelope_of(&call.ticket).taking_tasks(call.tasking.declares());
-        let sent = envelope.put_on(instead.unwrap_or(&call.request));
         let call = InternalCall::Call { number, ticket: call.ticket.clone() };
-        self.inner.open(call, &sent, &None, now);
+        self.inner.open(call, &envelope.put_on(&request), &None, now);
     }
 
     fn session_of(&self, ticket: &T) -> Option<&LegacyClient> {
@@ -349,8 +360,9 @@ impl<T: Ticket> ToModern<T> {
             }
             None | Some("complete") => {
                 let older = self.older(&call.ticket, answer, method);
-                let method = method.to_owned();
-                self.learn_tools(&method, answer);
+                if method == method::LIST_TOOLS {
+                    self.tools.learn(answer);
+                }
                 self.finish(number, older);
             }
             Some(other) => {
@@ -521,8 +533,8 @@ const PACE: Duration = Duration::from_millis(250);
 struct InputRound {
     /// To be brought back byte for byte.
     state: Option<Bytes>,
-    waiting: BTreeMap<Ask, InputEntry>,
-    answers: Vec<(String, Bytes)>,
+    /// Members of `inputResponses`.
+    answers: Vec<Vec<u8>>,
     /// When the wait is over, one way or the other.
     until: Instant,
 }
@@ -536,20 +548,18 @@ struct InputEntry {
 }
 
 impl InputEntry {
-    /// What its client is asked.
-    fn request(&self, params: &[u8]) -> Message {
-        Message::request(&Id::Text(self.key.as_str().into()), &self.method, Some(params))
-    }
-
-    /// What its client answers, for the server; why the call fails, if there is no slot for it.
-    fn answer(&self, answer: &Message) -> Result<Bytes, String> {
-        match (answer.kind(), self.method.as_str()) {
-            (Kind::Result, _) => Ok(answer.payload_bytes()),
-            (_, method::ELICIT) => Ok(Bytes::from_static(br#"{"action":"cancel"}"#)),
+    /// What its client answers, as a member of `inputResponses`; why the call fails, if there
+    /// is no slot for it.
+    fn answer(&self, answer: &Message) -> Result<Vec<u8>, String> {
+        let answer = match (answer.kind(), self.method.as_str()) {
+            (Kind::Result, _) => answer.payload_bytes(),
+            (_, method::ELICIT) => Bytes::from_static(br#"{"action":"cancel"}"#),
             (_, kind) => {
-                Err(format!("the client did not answer {kind}: {}", answer.error_message()))
+                let why = answer.error_message();
+                return Err(format!("the client did not answer {kind}: {why}"));
             }
-        }
+        };
+        Ok([quoted(&self.key).as_bytes(), b":", &answer].concat())
     }
 }
 
@@ -558,43 +568,41 @@ impl<T: Ticket> ToModern<T> {
     fn begin_round(&mut self, number: u64, answer: &Message, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         call.rounds += 1;
-        let rounds = call.rounds;
-        let to = call.ticket.clone();
         let entries = entries(answer);
-        if rounds > MOST_ROUNDS || entries.len() > MOST_ENTRIES {
+        if call.rounds > MOST_ROUNDS || entries.len() > MOST_ENTRIES {
             return self.fail(number, "the server has asked too often");
         }
-        let asked = match self.in_older_words(number, &entries) {
-            Ok(asked) => asked,
+        let requests = match self.in_older_words(number, &entries) {
+            Ok(requests) => requests,
             Err(needed) => return self.fail(number, &format!("the server needs {needed}")),
         };
-        if self.asks.len() + asked.len() > self.limits().asks {
+        if !self.may_ask(entries.len()) {
             return self.fail(number, "too many questions are open");
         }
-        let patience = if entries.is_empty() { PACE } else { self.limits().park };
-        let asked = entries
-            .into_iter()
-            .zip(asked)
-            .map(|(entry, params)| (self.ask_entry(number, &to, entry.request(&params)), entry));
-        let round = InputRound {
-            state: answer.get(Member::RequestState).map(Bytes::copy_from_slice),
-            waiting: asked.collect(),
-            answers: Vec::new(),
-            until: now + patience,
-        };
+        let until = now + if entries.is_empty() { PACE } else { self.limits().park };
+        let state = answer.get(Member::RequestState).map(Bytes::copy_from_slice);
+        let round = InputRound { state, answers: Vec::new(), until };
         self.calls.entry(number).and_modify(|call| call.round = Some(round));
+        self.ask_entries(number, entries, requests);
     }
 
-    /// All entries as the client knows them; what is needed, if one of them cannot be asked.
-    fn in_older_words(&self, number: u64, entries: &[InputEntry]) -> Result<Vec<Bytes>, String> {
+    /// Whether so many questions may be asked besides those that are open.
+    fn may_ask(&self, more: usize) -> bool {
+        let open: usize = self.calls.values().map(|call| call.asked.len()).sum();
+        open + more <= self.limits().asks
+    }
+
+    /// What the client is asked for each entry; what is needed, if one of them cannot be asked.
+    fn in_older_words(&self, number: u64, entries: &[InputEntry]) -> Result<Vec<Message>, String> {
         let call = self.calls.get(&number);
         let session = call.and_then(|call| self.session_of(&call.ticket));
-        let asked = entries.iter().enumerate().map(|(index, entry)| {
+        let asked = entries.iter().zip(self.next_ask..).map(|(entry, ask)| {
+            let InputEntry { key, method, params } = entry;
             let session = session?;
-            let id = format!("switchboard-{}", self.next_ask + index as u64);
-            let declared = &session.envelope.capabilities;
-            project::permits(declared, &entry.method, &entry.params).then_some(())?;
-            project::legacy_question(&entry.method, &entry.params, session.revision, &id)
+            project::permits(&session.envelope.capabilities, method, params).then_some(())?;
+            let id = format!("switchboard-{ask}");
+            let params = project::legacy_question(method, params, session.revision, &id)?;
+            Some(Message::request(&Id::Text(key.as_str().into()), method, Some(&params)))
         });
         asked.collect::<Option<_>>().ok_or_else(|| {
             let kinds: Vec<_> = entries.iter().map(|entry| entry.method.as_str()).collect();
@@ -602,30 +610,37 @@ impl<T: Ticket> ToModern<T> {
         })
     }
 
-    /// Asks the client of a call for one entry.
-    fn ask_entry(&mut self, number: u64, to: &T, request: Message) -> Ask {
-        let ask = Ask(self.next_ask);
-        self.next_ask += 1;
-        self.asks.insert(ask, number);
-        self.to_client.ask(To::Call(to.clone()), ask, request);
-        ask
+    /// Asks the client of a call for these entries.
+    fn ask_entries(&mut self, number: u64, entries: Vec<InputEntry>, requests: Vec<Message>) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        for (entry, request) in entries.into_iter().zip(requests) {
+            let ask = Ask(self.next_ask);
+            self.next_ask += 1;
+            self.to_client.ask(To::Call(call.ticket.clone()), ask, request);
+            call.asked.insert(ask, entry);
+        }
     }
 
     /// A client answers a question.
     pub(super) fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
-        let Some(number) = self.asks.remove(&ask) else { return };
-        if self.update_task(number, ask, answer, now) {
-            return;
-        }
-        let round = self.calls.get_mut(&number).and_then(|call| call.round.as_mut());
-        let Some(round) = round else { return };
-        let Some(entry) = round.waiting.remove(&ask) else { return };
-        match entry.answer(answer) {
-            Ok(answer) => round.answers.push((entry.key, answer)),
+        let mut calls = self.calls.iter_mut();
+        let asked = calls.find_map(|(&number, it)| Some((number, it.asked.remove(&ask)?, it)));
+        let Some((number, entry, call)) = asked else { return };
+        let answer = match entry.answer(answer) {
+            Ok(answer) => answer,
             Err(what) => return self.fail(number, &what),
-        }
-        if round.waiting.is_empty() {
-            self.go_on(number, now);
+        };
+        if let Tasking::Wait(wait) = &mut call.tasking {
+            wait.due = Some(now);
+            let update = task_request(method::UPDATE_TASK, &wait.id);
+            let update = update.with(Member::InputResponses, object_of(&[answer]));
+            let to = call.ticket.clone();
+            self.tell_aside(&to, &update, now);
+        } else if let Some(round) = &mut call.round {
+            round.answers.push(answer);
+            if call.asked.is_empty() {
+                self.go_on(number, now);
+            }
         }
     }
 
@@ -638,13 +653,7 @@ impl<T: Ticket> ToModern<T> {
             request = request.with(Member::RequestState, state);
         }
         if !round.answers.is_empty() {
-            let answers = round
-                .answers
-                .iter()
-                .map(|(key, answer)| [quoted(key).as_bytes(), b":", answer].concat());
-            let answers = answers.collect::<Vec<_>>().join(&b","[..]);
-            let answers = [b"{", answers.as_slice(), b"}"].concat();
-            request = request.with(Member::InputResponses, answers);
+            request = request.with(Member::InputResponses, object_of(&round.answers));
         }
         self.begin(number, Some(&request), now);
     }
@@ -655,9 +664,9 @@ impl<T: Ticket> ToModern<T> {
         let is_late =
             |call: &LegacyClientCall<T>| call.round.as_ref().is_some_and(|it| it.until <= now);
         let late = self.calls.iter().filter(|(_, call)| is_late(call));
-        for number in late.map(|(&number, _)| number).collect::<Vec<_>>() {
-            let round = self.calls.get(&number).and_then(|call| call.round.as_ref());
-            if round.is_some_and(|round| round.waiting.is_empty()) {
+        let late = late.map(|(&number, call)| (number, call.asked.is_empty()));
+        for (number, may_go_on) in late.collect::<Vec<_>>() {
+            if may_go_on {
                 self.go_on(number, now);
             } else {
                 self.fail(number, "the client did not answer in time");
@@ -667,9 +676,7 @@ impl<T: Ticket> ToModern<T> {
 
     /// What was asked is not wanted any more.
     fn recall_round(&mut self, call: &LegacyClientCall<T>) {
-        let rounds = call.round.iter().flat_map(|round| round.waiting.keys());
-        for &ask in rounds.chain(call.tasking.asked()) {
-            self.asks.remove(&ask);
+        for &ask in call.asked.keys() {
             self.to_client.recall(To::Call(call.ticket.clone()), ask);
         }
     }
@@ -686,6 +693,11 @@ impl<T: Ticket> ToModern<T> {
         };
         self.finish(number, outcome);
     }
+}
+
+/// An object of these members.
+fn object_of(members: &[Vec<u8>]) -> Vec<u8> {
+    [b"{", members.join(&b","[..]).as_slice(), b"}"].concat()
 }
 
 /// What a result, or the state of a task, asks for.

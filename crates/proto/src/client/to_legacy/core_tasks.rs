@@ -84,13 +84,6 @@ impl<T: Ticket> ToLegacy<T> {
         self.tasks.early.iter().map(|early| early.until).chain(self.tasks.kept.due()).min()
     }
 
-    /// Nobody waits for a call any more: its task is not wanted, if its client knows of none.
-    pub(super) fn leave_task(&mut self, call: &ModernClientCall<T>, now: Instant) {
-        if let Some(id) = &call.task {
-            self.inner.open(InternalCall::Aside, &task_request(method::CANCEL_TASK, id), now);
-        }
-    }
-
     /// A task is remembered no longer: nobody waits for it, or answers what it asks.
     fn let_go(&mut self, task: CoreTask, now: Instant) {
         for question in task.questions.into_values() {
@@ -181,7 +174,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         for (call, state) in self.take_waiting(id) {
             match &end {
-                Ok(end) => self.tell_task(call, state, Some(end), None, now),
+                Ok(end) => self.tell_task(call, state, Some(end), now),
                 Err(why) => self.finish(call, why.clone(), now),
             }
         }
@@ -359,14 +352,9 @@ impl<T: Ticket> ToLegacy<T> {
     fn learn_tools(&mut self, now: Instant) {
         if self.tasks.listing.is_none() {
             self.tasks.listing = Some(BTreeMap::new());
-            self.tasks.pages = 0;
-            self.list_tools(None, now);
+            self.tasks.pages = 1;
+            self.inner.open(InternalCall::Tools, &page_of_tools(None), now);
         }
-    }
-
-    fn list_tools(&mut self, cursor: Option<&[u8]>, now: Instant) {
-        self.tasks.pages += 1;
-        self.inner.open(InternalCall::Tools, &page_of_tools(cursor), now);
     }
 
     /// A page of tools: which of them may be tasks?
@@ -381,7 +369,8 @@ impl<T: Ticket> ToLegacy<T> {
         match page.and_then(Message::next_cursor) {
             Some(cursor) if self.tasks.pages < MOST_PAGES => {
                 self.tasks.listing = Some(listing);
-                self.list_tools(Some(cursor), now);
+                self.tasks.pages += 1;
+                self.inner.open(InternalCall::Tools, &page_of_tools(Some(cursor)), now);
             }
             _ => {
                 self.tasks.tools = Some(listing);
@@ -463,7 +452,7 @@ impl<T: Ticket> ToLegacy<T> {
             }
             (method::GET_TASK, Some(state)) => {
                 let end = self.newer_end(answer);
-                self.tell_task(number, state, Some(&end), None, now);
+                self.tell_task(number, state, Some(&end), now);
             }
             (method::GET_TASK, None) if answer.kind() == Kind::Result => {
                 let state = answer.payload_value().unwrap_or_default();
@@ -485,42 +474,36 @@ impl<T: Ticket> ToLegacy<T> {
                     call.shown = Some(state);
                     self.send_for(number, &task_request(method::TASK_RESULT, id), now);
                 }
-                None => self.tell_task(number, state, None, None, now),
+                None => self.tell_task(number, state, None, now),
             };
         };
         task.show(state);
         let state = task.state.clone();
-        let (end, questions) = (task.end.clone(), task.open_questions());
+        let end = task.end.clone();
         let waits = is_over && end.is_none();
         if !task.waited && (waits || task.is_unwatched()) {
             self.wait_for_end(id, now);
         }
         match self.calls.get_mut(&number).filter(|_| waits) {
             Some(call) => call.shown = Some(state),
-            None => self.tell_task(number, state, end.as_ref(), Some(questions), now),
+            None => self.tell_task(number, state, end.as_ref(), now),
         }
     }
 
     /// Says how a task stands: with its end, or with what it asks.
-    pub(super) fn tell_task(
-        &mut self,
-        number: u64,
-        state: Value,
-        end: Option<&Message>,
-        questions: Option<Map<String, Value>>,
-        now: Instant,
-    ) {
+    fn tell_task(&mut self, number: u64, state: Value, end: Option<&Message>, now: Instant) {
         let id = state["taskId"].as_str().unwrap_or_default();
-        if let Some(task) = self.tasks.kept.find(id) {
+        let asks = self.tasks.kept.find(id).map(|task| {
             task.told |= end.is_some();
-        }
-        let state = describe_task(state, end, questions);
+            task.open_questions()
+        });
+        let state = describe_task(state, end, asks.unwrap_or_default());
         let answer = Message::result(&Id::from(0), state.to_string().as_bytes());
         self.finish(number, self.newer_answer(&answer, method::GET_TASK), now);
     }
 
     /// Calls that wait for what a task came to, and how it stands.
-    pub(super) fn take_waiting(&mut self, id: &str) -> Vec<(u64, Value)> {
+    fn take_waiting(&mut self, id: &str) -> Vec<(u64, Value)> {
         let is_about =
             |call: &ModernClientCall<T>| call.request.task_id().unwrap_or_default() == id;
         let about = self.calls.iter_mut().filter(|(_, call)| is_about(call));
@@ -563,9 +546,8 @@ impl<T: Ticket> ToLegacy<T> {
     /// Tells who listens how a task stands.
     fn tell_change(&mut self, id: &str) {
         let Some(task) = self.tasks.kept.find(id) else { return };
-        let questions = Some(task.open_questions());
-        let state = describe_task(task.state.clone(), task.end.as_ref(), questions);
-        let params = state.to_string();
+        let asks = task.open_questions();
+        let params = describe_task(task.state.clone(), task.end.as_ref(), asks).to_string();
         let message = Message::notification(method::TASK_CHANGED, Some(params.as_bytes()));
         let is_heard = self.tell_listens(&message);
         if let Some(task) = self.tasks.kept.find(id) {
@@ -575,11 +557,7 @@ impl<T: Ticket> ToLegacy<T> {
 }
 
 /// How a task stands, with its end, or with what it asks.
-pub(super) fn describe_task(
-    mut state: Value,
-    end: Option<&Message>,
-    asks: Option<Map<String, Value>>,
-) -> Value {
+fn describe_task(mut state: Value, end: Option<&Message>, asks: Map<String, Value>) -> Value {
     let status = state["status"].as_str().unwrap_or_default().to_owned();
     let payload = end.and_then(Message::payload_value);
     match (status.as_str(), end.map(Message::kind), payload) {
@@ -592,7 +570,7 @@ pub(super) fn describe_task(
             state["status"] = "failed".into();
             state["error"] = error;
         }
-        ("input_required", ..) => state["inputRequests"] = asks.unwrap_or_default().into(),
+        ("input_required", ..) => state["inputRequests"] = asks.into(),
         _ => {}
     }
     state

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::core_tasks::CoreTasks;
 use super::{InternalCall, ToLegacy};
 use crate::client::Ticket;
+use crate::client::tasks::task_request;
 use crate::exchange::{Ask, To};
 use crate::failure::Failure;
 use crate::jsonrpc::Message;
@@ -32,7 +33,10 @@ impl<T: Ticket> ToLegacy<T> {
         if let Some(call) = self.calls.remove(&number) {
             self.end_questions_of(number, &call.ticket, now);
             self.inner.drop_call(&call.at_server(number), words, now);
-            self.leave_task(&call, now);
+            // The task that it waits for is not wanted: its client knows of none.
+            if let Some(id) = &call.task {
+                self.inner.open(InternalCall::Aside, &task_request(method::CANCEL_TASK, id), now);
+            }
         }
         self.end_listen(number, now);
     }

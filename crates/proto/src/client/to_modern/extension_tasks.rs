@@ -11,18 +11,18 @@
 //! A tool that runs as a task only is waited for, if its client wants no task.
 //! A task is seen by the client that began it, and by no other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{InputEntry, LegacyClientCall, ToModern, entries};
+use super::{LegacyClientCall, ToModern, entries};
 use crate::client::tasks::{TaskTerm, new_task_id, task_as_core, task_goes_on, task_request};
 use crate::client::{InternalCall, Sharing, Ticket};
-use crate::exchange::{Ask, To};
+use crate::exchange::To;
 use crate::failure::{Failure, Outcome};
-use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message, Part, quoted};
+use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message, Part};
 use crate::method;
 use crate::moment;
 use crate::project::TASKS;
@@ -40,11 +40,11 @@ pub(super) struct ExtensionTasks {
 }
 
 #[derive(Debug)]
-struct ExtensionTask {
+pub(super) struct ExtensionTask {
     owner: u64,
     id: Box<str>,
     /// What it is a call of.
-    tool: Box<str>,
+    pub(super) tool: Box<str>,
     /// As its client is shown it.
     shown: Value,
     /// What it came to, if the server made no task of it.
@@ -89,33 +89,14 @@ impl Tasking {
         !matches!(self, Self::Nothing)
     }
 
-    /// What is asked of the server first, if not what the client asked.
-    pub(super) fn first(&self) -> Option<Message> {
-        if let Self::Wait(wait) = self {
-            Some(task_request(method::GET_TASK, &wait.id))
-        } else {
-            None
-        }
-    }
-
     pub(super) fn due(&self) -> Option<Instant> {
         if let Self::Wait(wait) = self { wait.due } else { None }
-    }
-
-    pub(super) fn asked(&self) -> impl Iterator<Item = &Ask> {
-        let wait = if let Self::Wait(wait) = self { Some(wait) } else { None };
-        wait.into_iter().flat_map(|wait| wait.asked.keys())
     }
 }
 
 impl ExtensionTasks {
-    fn find(&mut self, owner: u64, id: &str) -> Option<&mut ExtensionTask> {
+    pub(super) fn find(&mut self, owner: u64, id: &str) -> Option<&mut ExtensionTask> {
         self.all.iter_mut().find(|task| task.owner == owner && *task.id == *id)
-    }
-
-    /// The tool that a task is a call of.
-    pub(super) fn tool(&mut self, owner: u64, id: &str) -> Option<Box<str>> {
-        self.find(owner, id).map(|task| task.tool.clone())
     }
 
     fn add(&mut self, task: ExtensionTask, most: usize) {
@@ -217,7 +198,7 @@ impl<T: Ticket> ToModern<T> {
         let tasking = match request.method() {
             method::GET_TASK => Tasking::Show,
             method::CANCEL_TASK => Tasking::Cancel,
-            _ => Tasking::Wait(TaskWait::new(&id, false)),
+            _ => Tasking::Wait(TaskWait::new(&id, false, None)),
         };
         self.call(ticket, request, tasking, now);
     }
@@ -246,9 +227,7 @@ impl<T: Ticket> ToModern<T> {
             Err(why) => return self.finish(number, why),
         };
         if !matches!(call.tasking, Tasking::Wanted) {
-            let mut wait = TaskWait::new(id, true);
-            wait.due = Some(now + pace(&state));
-            call.tasking = Tasking::Wait(wait);
+            call.tasking = Tasking::Wait(TaskWait::new(id, true, Some(now + pace(&state))));
             return;
         }
         let shown = task_as_core(&state);
@@ -372,11 +351,9 @@ const POLLS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// Waiting for a task.
 #[derive(Debug)]
 pub(super) struct TaskWait {
-    id: Box<str>,
+    pub(super) id: Box<str>,
     /// When to ask how it stands; none while that is being asked.
-    due: Option<Instant>,
-    /// What the client is being asked on its behalf.
-    asked: BTreeMap<Ask, InputEntry>,
+    pub(super) due: Option<Instant>,
     /// Keys that have been asked about: each is asked once (TASK-5).
     seen: BTreeSet<String>,
     /// Its client does not know that it is a task.
@@ -384,9 +361,8 @@ pub(super) struct TaskWait {
 }
 
 impl TaskWait {
-    pub(super) fn new(id: &str, hidden: bool) -> Self {
-        let (asked, seen) = (BTreeMap::new(), BTreeSet::new());
-        Self { id: id.into(), due: None, asked, seen, hidden }
+    fn new(id: &str, hidden: bool, due: Option<Instant>) -> Self {
+        Self { id: id.into(), due, seen: BTreeSet::new(), hidden }
     }
 
     /// A message as its client gets it: who knows of the task is told that it is about that.
@@ -432,11 +408,11 @@ impl<T: Ticket> ToModern<T> {
         let Tasking::Wait(wait) = &call.tasking else { return };
         let mut entries = entries(state);
         entries.retain(|entry| !wait.seen.contains(&entry.key));
-        if self.asks.len() + entries.len() > self.limits().asks {
+        if !self.may_ask(entries.len()) {
             return;
         }
-        let params = match self.in_older_words(number, &entries) {
-            Ok(params) => params,
+        let requests = match self.in_older_words(number, &entries) {
+            Ok(requests) => requests.into_iter().map(|request| wait.shown(request)).collect(),
             Err(needed) => {
                 if wait.hidden {
                     let (to, id) = (call.ticket.clone(), wait.id.clone());
@@ -445,53 +421,14 @@ impl<T: Ticket> ToModern<T> {
                 return self.fail(number, &format!("the task needs {needed}"));
             }
         };
-        let to = call.ticket.clone();
-        for (entry, params) in entries.into_iter().zip(params) {
-            let request = entry.request(&params);
-            let Some(wait) = self.wait_of(number) else { return };
-            let request = wait.shown(request);
-            let ask = self.ask_entry(number, &to, request);
-            let Some(wait) = self.wait_of(number) else { return };
-            wait.seen.insert(entry.key.clone());
-            wait.asked.insert(ask, entry);
+        if let Some(Tasking::Wait(wait)) = self.calls.get_mut(&number).map(|it| &mut it.tasking) {
+            wait.seen.extend(entries.iter().map(|entry| entry.key.clone()));
         }
-    }
-
-    fn wait_of(&mut self, number: u64) -> Option<&mut TaskWait> {
-        match &mut self.calls.get_mut(&number)?.tasking {
-            Tasking::Wait(wait) => Some(wait),
-            _ => None,
-        }
-    }
-
-    /// A client answers what a task asked. False if it was no task that asked.
-    pub(super) fn update_task(
-        &mut self,
-        number: u64,
-        ask: Ask,
-        answer: &Message,
-        now: Instant,
-    ) -> bool {
-        let Some(call) = self.calls.get_mut(&number) else { return false };
-        let Tasking::Wait(wait) = &mut call.tasking else { return false };
-        let Some(entry) = wait.asked.remove(&ask) else { return false };
-        let answer = match entry.answer(answer) {
-            Ok(answer) => answer,
-            Err(what) => {
-                self.fail(number, &what);
-                return true;
-            }
-        };
-        wait.due = Some(now);
-        let (to, id) = (call.ticket.clone(), wait.id.clone());
-        let answers = [b"{", quoted(&entry.key).as_bytes(), b":", &answer, b"}"].concat();
-        let update = task_request(method::UPDATE_TASK, &id).with(Member::InputResponses, answers);
-        self.tell_aside(&to, &update, now);
-        true
+        self.ask_entries(number, entries, requests);
     }
 
     /// Says something about the task of a call; nobody waits for the answer.
-    fn tell_aside(&mut self, of: &T, request: &Message, now: Instant) {
+    pub(super) fn tell_aside(&mut self, of: &T, request: &Message, now: Instant) {
         let request = self.envelope_of(of).taking_tasks(true).put_on(request);
         self.inner.open(InternalCall::Aside, &request, &None, now);
     }
@@ -511,8 +448,7 @@ impl<T: Ticket> ToModern<T> {
             let Some(call) = self.calls.get_mut(&number) else { continue };
             let Tasking::Wait(wait) = &mut call.tasking else { continue };
             wait.due = None;
-            let ask = task_request(method::GET_TASK, &wait.id);
-            self.begin(number, Some(&ask), now);
+            self.begin(number, None, now);
         }
     }
 }

@@ -46,7 +46,7 @@ struct Listing {
 
 impl WrappedTools {
     /// Learns from a result of `tools/list`.
-    fn learn(&mut self, answer: &Message) {
+    pub(super) fn learn(&mut self, answer: &Message) {
         for tool in answer.items(Member::Tools) {
             if let Some(name) = tool.string("name")
                 && name.len() <= MAX_ID
@@ -80,20 +80,14 @@ impl WrappedTools {
 }
 
 impl<T: Ticket> ToModern<T> {
-    /// A list of tools passes.
-    pub(super) fn learn_tools(&mut self, method: &str, answer: &Message) {
-        if method == method::LIST_TOOLS && answer.kind() == Kind::Result {
-            self.tools.learn(answer);
-        }
-    }
-
     /// The tool that a call is about, by itself or by its task.
     fn tool_of(&mut self, number: u64) -> Option<Box<str>> {
         let call = self.calls.get(&number)?;
-        match call.request.method() {
-            method::CALL_TOOL => call.request.name().map(Into::into),
-            _ => self.tasks.tool(call.ticket.owner(), &call.request.task_id().unwrap_or_default()),
+        if call.request.method() == method::CALL_TOOL {
+            return call.request.name().map(Into::into);
         }
+        let id = call.request.task_id().unwrap_or_default();
+        Some(self.tasks.find(call.ticket.owner(), &id)?.tool.clone())
     }
 
     /// Gives a client what its tool came to, once it is known in which shape.
