@@ -108,9 +108,6 @@ enum InternalCall<T> {
         /// The client that listens.
         ticket: T,
     },
-    Unwatch {
-        listen: u64,
-    },
     /// To know what its tools are like.
     Tools,
     /// To know what a task comes to, by the task's id.
@@ -144,9 +141,7 @@ impl<T: Ticket> Ticket for InternalCall<T> {
     fn owner(&self) -> u64 {
         match self {
             // Each listen watches for itself.
-            Self::Listen(listen) | Self::Watch { listen, .. } | Self::Unwatch { listen } => {
-                listener(*listen)
-            }
+            Self::Listen(listen) | Self::Watch { listen, .. } => listener(*listen),
             other => other.ticket().map_or(u64::MAX, Ticket::owner),
         }
     }

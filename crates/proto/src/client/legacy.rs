@@ -54,7 +54,8 @@ pub struct LegacyClientHalf<T> {
     pub(super) ledger: Ledger<Option<T>>,
     pub(super) next_ask: u64,
     asks: BTreeMap<Ask, ServerQuestion<T>>,
-    answered: VecDeque<AnsweredQuestion>,
+    /// Without whose they were: those may be gone.
+    answered: VecDeque<QuestionOrigin>,
     recently_cancelled: VecDeque<RecentlyCancelled<T>>,
     pub(super) watches: Watches,
     level: Option<Message>,
@@ -74,11 +75,8 @@ enum GreetingPhase {
 
 #[derive(Debug)]
 struct ServerQuestion<T> {
-    id: Id,
+    origin: QuestionOrigin,
     to: To<T>,
-    /// The lane it came by, and the call it was asked on.
-    lane: Lane,
-    on: Option<Lane>,
     /// The calls whose time does not run until it is answered.
     holds: Vec<Lane>,
 }
@@ -139,7 +137,11 @@ impl<T: Ticket> LegacyClientHalf<T> {
         self.ensure_greeting(now);
         let watcher = watcher(&ticket);
         let (id, message) = self.ledger.begin(Some(ticket), request, now);
-        self.begin_watch(id, watcher, request);
+        if request.method() == method::SUBSCRIBE
+            && let Some(uri) = request.uri()
+        {
+            self.watches.ask(&uri, watcher, id.0);
+        }
         self.send_in_order(id, message);
     }
 
@@ -392,7 +394,9 @@ impl<T: Ticket> LegacyClientHalf<T> {
         if is_ours {
             self.confirmed = true;
             self.send(Lane::MAIN, Message::notification(method::INITIALIZED, None));
-            self.renew_watches(now);
+            for uri in self.watches.uris().map(Into::into).collect::<Vec<Box<str>>>() {
+                self.renew(method::SUBSCRIBE, &uri, now);
+            }
             if let Some(level) = self.level.clone() {
                 self.send_own(&level, now);
             }
@@ -448,7 +452,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     fn recall_all(&mut self) -> BTreeSet<Lane> {
         let mut calls = BTreeSet::new();
         for (ask, asked) in std::mem::take(&mut self.asks) {
-            calls.extend(asked.on);
+            calls.extend(asked.origin.on);
             self.to_client.recall(asked.to, ask);
         }
         calls
@@ -527,10 +531,11 @@ impl<T: Ticket> LegacyClientHalf<T> {
 /// resumed repeats the last few things that it said, if any.
 const MOST_ANSWERED: usize = 64;
 
-/// A question that was answered, without whose it was: they may be gone.
+/// Where a question came from.
 #[derive(Debug)]
-pub(super) struct AnsweredQuestion {
+pub(super) struct QuestionOrigin {
     id: Id,
+    /// The lane it came by, and the call it was asked on.
     lane: Lane,
     on: Option<Lane>,
 }
@@ -539,12 +544,11 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// A client answers a question.
     pub(super) fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
         if let Some(asked) = self.take_ask(ask, now) {
-            self.send(Lane::MAIN, answer.with_id(&asked.id));
+            self.send(Lane::MAIN, answer.with_id(&asked.origin.id));
             if self.answered.len() >= MOST_ANSWERED {
                 self.answered.pop_front();
             }
-            let ServerQuestion { id, lane, on, .. } = asked;
-            self.answered.push_back(AnsweredQuestion { id, lane, on });
+            self.answered.push_back(asked.origin);
         }
     }
 
@@ -582,7 +586,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
         if let Some(on) = self.find(ticket)
             && let Some(asked) = self.asks.get_mut(&ask)
         {
-            asked.on = Some(on);
+            asked.origin.on = Some(on);
             self.ledger.hold(on, now);
             for id in std::mem::replace(&mut asked.holds, vec![on]) {
                 self.ledger.release(id, now);
@@ -593,7 +597,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// The server did not take an answer, so the call that it asked on would wait
     /// for ever. If several questions had this id it is the one that was answered last.
     pub(super) fn handle_unsupplied(&mut self, answer: &Message) {
-        let of_answer = |it: &AnsweredQuestion| Some(&it.id) == answer.id();
+        let of_answer = |it: &QuestionOrigin| Some(&it.id) == answer.id();
         let at = self.answered.iter().rposition(of_answer);
         let on = at.and_then(|at| self.answered.remove(at)).and_then(|it| it.on);
         if let Some(on) = on.filter(|on| self.ledger.open.contains_key(on)) {
@@ -616,10 +620,10 @@ impl<T: Ticket> LegacyClientHalf<T> {
             return self.send(Lane::MAIN, Message::result(&id, b"{}"));
         }
         // An event that was replayed. Some servers count anew on each stream.
-        let is_open = self.asks.values().any(|asked| asked.id == id && asked.lane == lane);
+        let is_it = |it: &QuestionOrigin| it.lane == lane && it.id == id;
+        let is_open = self.asks.values().any(|asked| is_it(&asked.origin));
         // Only the stream of a call is resumed as what it was.
-        let is_answered = |it: &AnsweredQuestion| it.lane == lane && it.id == id;
-        if is_open || lane != Lane::MAIN && self.answered.iter().any(is_answered) {
+        if is_open || lane != Lane::MAIN && self.answered.iter().any(is_it) {
             return;
         }
         let of_lane = Some(lane).filter(|&on| self.ticket(on).is_some());
@@ -643,7 +647,8 @@ impl<T: Ticket> LegacyClientHalf<T> {
         for &id in &holds {
             self.ledger.hold(id, now);
         }
-        self.asks.insert(ask, ServerQuestion { id, to: to.clone(), lane, on, holds });
+        let origin = QuestionOrigin { id, lane, on };
+        self.asks.insert(ask, ServerQuestion { origin, to: to.clone(), holds });
         self.to_client.ask(to, ask, request.clone());
     }
 
@@ -656,7 +661,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
         if owners.any(|other| other != Some(first)) {
             return None;
         }
-        likely_call(asking(), self.asks.values().filter_map(|asked| asked.on))
+        likely_call(asking(), self.asks.values().filter_map(|asked| asked.origin.on))
     }
 
     /// Puts a question that belongs to no call to one, if only one client has calls.
@@ -674,12 +679,12 @@ impl<T: Ticket> LegacyClientHalf<T> {
             return true;
         }
         let is_over = |asked: &ServerQuestion<T>| {
-            asked.on.is_some_and(|on| !self.ledger.open.contains_key(&on))
+            asked.origin.on.is_some_and(|on| !self.ledger.open.contains_key(&on))
         };
         let oldest = self.asks.iter().find(|(_, asked)| is_over(asked)).map(|(&ask, _)| ask);
         let Some(ask) = oldest else { return false };
         let Some(asked) = self.take_ask(ask, now) else { return false };
-        self.send(Lane::MAIN, Message::refusal(Some(&asked.id), &Refusal::NobodyToAsk));
+        self.send(Lane::MAIN, Message::refusal(Some(&asked.origin.id), &Refusal::NobodyToAsk));
         self.to_client.recall(asked.to, ask);
         true
     }
@@ -687,7 +692,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// The server does not need an answer any more.
     fn handle_recall(&mut self, message: Message, now: Instant) {
         let Some(id) = message.cancelled_id() else { return };
-        let ask = self.asks.iter().find(|(_, asked)| asked.id == id).map(|(&ask, _)| ask);
+        let ask = self.asks.iter().find(|(_, asked)| asked.origin.id == id).map(|(&ask, _)| ask);
         if let Some(ask) = ask
             && let Some(ServerQuestion { to, .. }) = self.take_ask(ask, now)
         {

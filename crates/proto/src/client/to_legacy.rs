@@ -17,7 +17,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::legacy::{LegacyClientHalf, likely_call};
@@ -146,9 +145,10 @@ impl<T: Ticket> ToLegacy<T> {
             method::DISCOVER => self.inner.meet(InternalCall::Discover(ticket), now),
             method::LISTEN => self.listen(ticket, request, now),
             name if method::is_modern_only(name) => self.task_call(ticket, request, now),
-            _ => match self.mismatch(request, said) {
-                Some(why) => self.to_client.finish(ticket, why),
-                None => self.call(ticket, request, now),
+            // The headers of a call fit its arguments, if it has any (GW-44).
+            _ => match said.as_deref().map(|said| self.tools.headers(request, Some(said))) {
+                Some(Err(mismatch)) => self.to_client.finish(ticket, Refusal::from(mismatch)),
+                _ => self.call(ticket, request, now),
             },
         }
     }
@@ -284,16 +284,10 @@ impl<T: Ticket> ToLegacy<T> {
             (InternalCall::Call { number, .. }, failed) => {
                 self.finish_with_logs(number, failed, now);
             }
-            (InternalCall::Discover(to), Outcome::Answered(answer)) => {
-                let outcome = match answer.kind() {
-                    Kind::Error => self.newer_answer(&answer, method::DISCOVER),
-                    _ => Message::result(&Id::from(0), &self.discovery(&answer)).into(),
-                };
-                self.to_client.finish(to, outcome);
+            (InternalCall::Discover(to), outcome) => {
+                self.to_client.finish(to, outcome.and_then(|welcome| self.discovery(welcome)));
             }
-            (InternalCall::Discover(to) | InternalCall::Native(to), outcome) => {
-                self.to_client.finish(to, outcome);
-            }
+            (InternalCall::Native(to), outcome) => self.to_client.finish(to, outcome),
             (InternalCall::Listen(number), outcome) => self.handle_met(number, outcome, now),
             (InternalCall::Watch { listen, uri, .. }, outcome) => {
                 self.handle_watched(listen, &uri, outcome, now);
@@ -306,7 +300,7 @@ impl<T: Ticket> ToLegacy<T> {
             (InternalCall::Level, _) => self.handle_leveled(now),
             (InternalCall::Tools, outcome) => self.handle_tools(outcome.result(), now),
             (InternalCall::TaskEnd(id), outcome) => self.handle_task_end(&id, outcome, now),
-            (InternalCall::Unwatch { .. } | InternalCall::Aside, _) => {}
+            (InternalCall::Aside, _) => {}
         }
     }
 
@@ -361,12 +355,6 @@ fn declaring(first: &Message, declared: Part<'_>) -> Message {
 // Answers of the server, in the words of a modern client.
 
 impl<T: Ticket> ToLegacy<T> {
-    /// Why the headers of a call do not fit its arguments, if they do not (GW-44).
-    fn mismatch(&self, request: &Message, said: &HeaderParams) -> Option<Refusal> {
-        let mismatch = self.tools.headers(request, Some(said.as_deref()?)).err()?;
-        Some(mismatch.into())
-    }
-
     /// An answer of a legacy server in the words of a modern client (GW-44, GW-58).
     fn newer_answer(&self, answer: &Message, method: &str) -> Outcome {
         if answer.kind() == Kind::Error {
@@ -383,7 +371,10 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// What a legacy server said of itself, as a modern one says it (GW-40).
-    fn discovery(&self, welcome: &Message) -> Bytes {
+    fn discovery(&self, welcome: &Message) -> Outcome {
+        if welcome.kind() == Kind::Error {
+            return self.newer_answer(welcome, method::DISCOVER);
+        }
         let mut capabilities = welcome.value(Member::Capabilities).unwrap_or_else(|| json!({}));
         if let Some(all) = capabilities.as_object_mut() {
             let takes_tasks =
@@ -403,14 +394,10 @@ impl<T: Ticket> ToLegacy<T> {
         }
         let server = welcome.value(Member::ServerInfo).filter(Value::is_object);
         let server = server.unwrap_or_else(identity).to_string();
-        let text = result.to_string();
-        let dressed = project::modern(
-            text.as_bytes(),
-            method::DISCOVER,
-            Some(server.as_bytes()),
-            CacheHints::default(),
-        );
-        dressed.unwrap_or_else(|_| text.into())
+        let (text, server) = (result.to_string(), Some(server.as_bytes()));
+        let dressed =
+            project::modern(text.as_bytes(), method::DISCOVER, server, CacheHints::default());
+        Message::result(&Id::from(0), &dressed.unwrap_or_else(|_| text.into())).into()
     }
 }
 

@@ -34,7 +34,7 @@ use crate::project::{
 use crate::refusal::{Refusal, code};
 use crate::revision::{Era, Revision};
 use extension_tasks::{ExtensionTasks, Tasking};
-use listen_stream::ListenStream;
+use listen_stream::{ListenStream, Pause};
 use wrapped_tools::WrappedTools;
 
 mod extension_tasks;
@@ -53,7 +53,6 @@ pub struct ToModern<T> {
     /// What the server said of itself.
     discovered: Option<Message>,
     greeters: Vec<T>,
-    asking: bool,
     next_ask: u64,
     listening: ListenStream<T>,
     tasks: ExtensionTasks,
@@ -95,7 +94,6 @@ impl<T: Ticket> ToModern<T> {
             anybody: None,
             discovered: None,
             greeters: Vec::new(),
-            asking: false,
             next_ask: 1,
             listening: ListenStream::default(),
             tasks: ExtensionTasks::default(),
@@ -125,7 +123,7 @@ impl<T: Ticket> ToModern<T> {
 
     /// A client opens a call.
     pub(super) fn open(&mut self, ticket: T, request: &Message, said: &HeaderParams, now: Instant) {
-        self.listen_after_rest(now);
+        self.listen_after(Pause::Rest, now);
         if ticket.is_native() {
             return self.inner.open(InternalCall::Native(ticket), request, said, now);
         }
@@ -291,7 +289,7 @@ impl<T: Ticket> ToModern<T> {
     fn handle_finish(&mut self, to: InternalCall<T>, outcome: Outcome, now: Instant) {
         match (to, outcome) {
             (InternalCall::Call { number, .. }, Outcome::Answered(answer)) => {
-                self.listen_to_who_answers(now);
+                self.listen_after(Pause::Away, now);
                 self.handle_answer(number, &answer, now);
             }
             (InternalCall::Call { number, .. }, failed) => self.finish(number, failed),
@@ -433,7 +431,8 @@ impl<T: Ticket> ToModern<T> {
             return self.welcome(ticket, &discovered);
         }
         self.greeters.push(ticket);
-        if !std::mem::replace(&mut self.asking, true) {
+        let mut open = self.inner.ledger.open.values();
+        if !open.any(|call| call.owner.ticket == InternalCall::Meet) {
             let question = Message::request(&0.into(), method::DISCOVER, Some(b"{}"));
             let question = Envelope::ours().put_on(&question);
             self.inner.open(InternalCall::Meet, &question, &None, now);
@@ -442,7 +441,6 @@ impl<T: Ticket> ToModern<T> {
 
     fn handle_discovered(&mut self, outcome: Outcome, now: Instant) {
         let outcome = outcome.and_then(|it| welcome_within_bounds(it).cloned().into());
-        self.asking = false;
         let greeters = std::mem::take(&mut self.greeters);
         let Some(answer) = outcome.result() else {
             let older = |it: &Message| older_answer(it, method::DISCOVER, Revision::ASSUMED, false);

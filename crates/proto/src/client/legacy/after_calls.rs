@@ -38,15 +38,6 @@ impl<T: Ticket> LegacyClientHalf<T> {
         true
     }
 
-    /// A call goes to the server: does it ask for a resource to be watched?
-    pub(super) fn begin_watch(&mut self, id: Lane, watcher: Watcher, request: &Message) {
-        if request.method() == method::SUBSCRIBE
-            && let Some(uri) = request.uri()
-        {
-            self.watches.ask(&uri, watcher, id.0);
-        }
-    }
-
     /// A call is over: if it asked for a resource, then that is watched now, or not.
     pub(super) fn end_watch(
         &mut self,
@@ -59,14 +50,6 @@ impl<T: Ticket> LegacyClientHalf<T> {
             && let Some(uri) = call.request.uri()
         {
             self.watches.confirm(&uri, ticket.owner(), id.0, is_granted);
-        }
-    }
-
-    /// Asks a server that is back for everything that is watched.
-    pub(super) fn renew_watches(&mut self, now: Instant) {
-        let watched: Vec<Box<str>> = self.watches.uris().map(Into::into).collect();
-        for uri in watched {
-            self.renew(method::SUBSCRIBE, &uri, now);
         }
     }
 

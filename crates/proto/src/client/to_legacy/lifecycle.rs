@@ -78,7 +78,10 @@ impl<T: Ticket> ToLegacy<T> {
         }
         self.due = self.reconnect.handle_break(now, Duration::ZERO);
         if self.due.is_none() {
-            self.end_listens(now);
+            // The server does not come back: whoever listens gets to know.
+            for number in self.listens.keys().copied().collect::<Vec<_>>() {
+                self.finish_listen(number, now);
+            }
         }
     }
 }

@@ -186,16 +186,12 @@ impl<T: Ticket> ToLegacy<T> {
             failed @ Outcome::Failed(_) => {
                 self.fail_listen(number, failed, now);
                 // It may have been heard all the same.
-                return self.unwatch(number, uri, now);
+                let request = request_about(method::UNSUBSCRIBE, "uri", uri);
+                return self.inner.open(InternalCall::Aside, &request, now);
             }
         }
         listen.pending = listen.pending.saturating_sub(1);
         self.acknowledge(number, now);
-    }
-
-    fn unwatch(&mut self, number: u64, uri: &str, now: Instant) {
-        let request = request_about(method::UNSUBSCRIBE, "uri", uri);
-        self.inner.open(InternalCall::Unwatch { listen: number }, &request, now);
     }
 
     /// What it was to hear of cannot be had, and nobody has refused it.
@@ -229,16 +225,9 @@ impl<T: Ticket> ToLegacy<T> {
         }
     }
 
-    fn finish_listen(&mut self, number: u64, now: Instant) {
+    pub(super) fn finish_listen(&mut self, number: u64, now: Instant) {
         if let Some(to) = self.end_listen(number, now) {
             self.to_client.finish(to, Message::result(&Id::from(0), &listen_over("0")));
-        }
-    }
-
-    /// The server does not come back: whoever listens gets to know.
-    pub(super) fn end_listens(&mut self, now: Instant) {
-        for number in self.listens.keys().copied().collect::<Vec<_>>() {
-            self.finish_listen(number, now);
         }
     }
 

@@ -121,11 +121,11 @@ impl ExtensionTasks {
 
     /// Forgets those that the server does not remember any longer either.
     pub(super) fn expire(&mut self, now: Instant) {
-        self.all.retain(|task| task.term.over().is_none_or(|over| now < over));
+        self.all.retain(|task| task.term.over.is_none_or(|over| now < over));
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        self.all.iter().filter_map(|task| task.term.over()).min()
+        self.all.iter().filter_map(|task| task.term.over).min()
     }
 
     /// Whether the connection must live on for a task that goes on at the server.
@@ -158,15 +158,9 @@ impl<T: Ticket> ToModern<T> {
 
     /// Whether a call is to become a task.
     pub(super) fn tasking_of(&self, ticket: &T, request: &Message) -> Tasking {
-        let is_call = request.method() == method::CALL_TOOL;
-        if is_call
-            && request.part(Member::Task).is_some_and(Part::is_object)
-            && self.offers_tasks(ticket)
-        {
-            Tasking::Wanted
-        } else {
-            Tasking::Nothing
-        }
+        let names_task = request.part(Member::Task).is_some_and(Part::is_object);
+        let wants = names_task && request.method() == method::CALL_TOOL;
+        if wants && self.offers_tasks(ticket) { Tasking::Wanted } else { Tasking::Nothing }
     }
 
     /// A client asks about a task.

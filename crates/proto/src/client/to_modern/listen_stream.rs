@@ -66,7 +66,7 @@ pub(super) struct ListenStream<T> {
 
 /// Why nobody listens for now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Pause {
+pub(super) enum Pause {
     /// Nobody uses the server, until the next call.
     Rest,
     /// It was away for too long; worth another try when it is seen to answer.
@@ -134,15 +134,9 @@ impl<T: Ticket> ToModern<T> {
         self.inner.drop_call(&InternalCall::Listen(listen.number), None, now);
     }
 
-    pub(super) fn listen_after_rest(&mut self, now: Instant) {
-        if self.listening.pause == Some(Pause::Rest) {
-            self.listen_anew(now);
-        }
-    }
-
-    /// The server answers a call.
-    pub(super) fn listen_to_who_answers(&mut self, now: Instant) {
-        if self.listening.pause == Some(Pause::Away) {
+    /// Listens again, if that is why nobody does: the server is used, or answers a call.
+    pub(super) fn listen_after(&mut self, pause: Pause, now: Instant) {
+        if self.listening.pause == Some(pause) {
             self.listening.reconnect.handle_success();
             self.listen_anew(now);
         }

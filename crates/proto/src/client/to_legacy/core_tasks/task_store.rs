@@ -162,12 +162,12 @@ impl TaskStore {
 
     /// Forgets those that the server does not remember any longer either.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<CoreTask> {
-        let is_late = |task: &mut CoreTask| task.term.over().is_some_and(|over| over <= now);
+        let is_late = |task: &mut CoreTask| task.term.over.is_some_and(|over| over <= now);
         self.all.extract_if(.., is_late).collect()
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        self.all.iter().filter_map(|task| task.term.over()).min()
+        self.all.iter().filter_map(|task| task.term.over).min()
     }
 
     /// Whether the session must live on for a task: it goes on, or its client
