@@ -243,8 +243,8 @@ impl<T: Ticket> LegacyClientHalf<T> {
             method::CANCELLED => return self.handle_recall(message, now),
             // A task reports under the token of a call that has been answered.
             method::PROGRESS => match self.ledger.progress(&message, now) {
-                Some((id, in_its_words)) => {
-                    message = in_its_words;
+                Some((id, renamed)) => {
+                    message = renamed;
                     (self.ticket(id), false)
                 }
                 None => (None, alone),

@@ -159,15 +159,16 @@ impl<T: Ticket> ModernClientHalf<T> {
             Some(retry) if answer.kind() == Kind::Error => {
                 self.to_client.finish(ticket, retry.answer);
             }
-            Some(mut retry) => match retry.next_page(&answer) {
-                Some(list) => _ = self.begin(ticket, Some(retry), &list, vec![], now),
-                // The call once more, with the headers that the list names.
-                None => {
+            Some(mut retry) => {
+                if let Some(list) = retry.next_page(&answer) {
+                    self.begin(ticket, Some(retry), &list, vec![], now);
+                } else {
+                    // The call once more, with the headers that the list names.
                     let params = self.tools.headers(&retry.request, None).unwrap_or_default();
                     let id = self.begin(ticket, None, &retry.request, params, now);
                     self.ledger.open.entry(id).and_modify(|call| call.repeated = true);
                 }
-            },
+            }
         }
     }
 
@@ -181,13 +182,11 @@ impl<T: Ticket> ModernClientHalf<T> {
         let mut message = message.clone();
         let id = match message.method() {
             method::CANCELLED => return self.handle_listen_over(&message),
-            method::PROGRESS => match self.ledger.progress(&message, now) {
-                Some((id, in_its_words)) => {
-                    message = in_its_words;
-                    id
-                }
-                None => return,
-            },
+            method::PROGRESS => {
+                let Some((id, renamed)) = self.ledger.progress(&message, now) else { return };
+                message = renamed;
+                id
+            }
             _ if message.has(Member::MetaSubscription) => {
                 let id = message.id_in(Member::MetaSubscription);
                 Lane(id.and_then(|id| id.number()).unwrap_or_default())
@@ -244,18 +243,6 @@ impl<T: Ticket> ModernClientHalf<T> {
         self.handle_unanswered(lane, &Refusal::SessionOver.into());
     }
 
-    /// There are no sessions.
-    pub(super) fn renew_session(&mut self, _now: Instant) {}
-
-    /// The server asks nothing.
-    pub(super) fn supply(&mut self, _ask: Ask, _answer: &Message, _now: Instant) {}
-
-    /// The server asks nothing.
-    pub(super) fn handle_unsupplied(&mut self, _answer: &Message) {}
-
-    /// Who listens knows by itself.
-    pub(super) fn handle_gap(&mut self) {}
-
     /// The link is gone. Every open call fails with `why`.
     pub(super) fn handle_lost(&mut self, why: &Failure, _now: Instant) {
         self.out.clear();
@@ -287,6 +274,21 @@ impl<T: Ticket> ModernClientHalf<T> {
     pub(super) fn is_open(&self, lane: Lane) -> bool {
         self.ledger.open.contains_key(&lane)
     }
+}
+
+#[expect(clippy::unused_self, reason = "a legacy server has sessions, and asks")]
+impl<T: Ticket> ModernClientHalf<T> {
+    /// There are no sessions.
+    pub(super) fn renew_session(&mut self, _now: Instant) {}
+
+    /// The server asks nothing.
+    pub(super) fn supply(&mut self, _ask: Ask, _answer: &Message, _now: Instant) {}
+
+    /// The server asks nothing.
+    pub(super) fn handle_unsupplied(&mut self, _answer: &Message) {}
+
+    /// Who listens knows by itself.
+    pub(super) fn handle_gap(&mut self) {}
 }
 
 /// The headers that repeat what the body says (HDR-1 to HDR-3).

@@ -32,7 +32,7 @@ use crate::method;
 use crate::project::{self, CacheHints, TASKS, hello, identity, strip_envelope};
 use crate::refusal::{Refusal, code};
 use crate::revision::{Era, Revision};
-use core_tasks::CoreTasks;
+use core_tasks::{CoreTasks, Support};
 use listen_requests::ListenRequest;
 
 mod core_tasks;
@@ -187,13 +187,17 @@ impl<T: Ticket> ToLegacy<T> {
         }
     }
 
-    /// Makes a call at the server.
+    /// Makes a call at the server, as a task if its client and its tool know tasks.
     fn begin(&mut self, number: u64, now: Instant) {
-        if self.holds_for_tools(number, now) {
-            return;
-        }
         let Some(call) = self.calls.get(&number) else { return };
-        let as_task = self.is_for_task(&call.request);
+        let may_have = call.request.method() == method::CALL_TOOL && self.may_have(&call.request);
+        let may_be_task = may_have && self.takes_tasks() != Some(false);
+        if may_be_task && self.tasks.tools.is_none() {
+            self.tasks.held.push(number);
+            return self.learn_tools(now);
+        }
+        let support = self.support(&call.request);
+        let as_task = may_be_task && matches!(support, Some(Support::May | Support::Must));
         let request = strip_envelope(&call.request);
         let request = if as_task { request.with(Member::Task, "{}") } else { request };
         self.calls.entry(number).and_modify(|call| call.as_task = as_task);
@@ -215,8 +219,9 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// A client says something that wants no answer.
-    pub(super) fn note(&mut self, message: Message, now: Instant) {
-        self.inner.note(strip_envelope(&message), now);
+    pub(super) fn note(&mut self, mut message: Message, now: Instant) {
+        message = strip_envelope(&message);
+        self.inner.note(message, now);
     }
 
     /// Time has reached `now`.

@@ -39,7 +39,7 @@ pub(super) struct CoreTasks {
     listing: Option<BTreeMap<Box<str>, Support>>,
     pages: usize,
     /// Calls that wait for that.
-    held: Vec<u64>,
+    pub(super) held: Vec<u64>,
     /// Calls that have failed, and wait for that to know whether they had to be tasks.
     failed: Vec<(u64, Message)>,
     kept: TaskStore,
@@ -60,7 +60,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// Whether a call may become a task: its client knows them.
-    fn may_have(&self, request: &Message) -> bool {
+    pub(super) fn may_have(&self, request: &Message) -> bool {
         self.offers_tasks() && declares_tasks(request)
     }
 
@@ -97,16 +97,8 @@ impl<T: Ticket> ToLegacy<T> {
         self.inner.drop_call(&InternalCall::TaskEnd(task.id), None, now);
     }
 
-    /// Whether a call goes to the server as a task.
-    pub(super) fn is_for_task(&self, request: &Message) -> bool {
-        request.method() == method::CALL_TOOL
-            && self.may_have(request)
-            && self.takes_tasks() == Some(true)
-            && !matches!(self.support(request), None | Some(Support::Never))
-    }
-
     /// Whether the tool of a call runs as a task, if that is known.
-    fn support(&self, request: &Message) -> Option<Support> {
+    pub(super) fn support(&self, request: &Message) -> Option<Support> {
         self.tasks.tools.as_ref()?.get(&*request.name().unwrap_or_default()).copied()
     }
 
@@ -337,19 +329,8 @@ impl Support {
 }
 
 impl<T: Ticket> ToLegacy<T> {
-    /// Whether a call must wait until it is known which tools may be tasks.
-    pub(super) fn holds_for_tools(&mut self, number: u64, now: Instant) -> bool {
-        let Some(call) = self.calls.get(&number) else { return false };
-        let may_be = call.request.method() == method::CALL_TOOL && self.may_have(&call.request);
-        if !may_be || self.tasks.tools.is_some() || self.takes_tasks() == Some(false) {
-            return false;
-        }
-        self.tasks.held.push(number);
-        self.learn_tools(now);
-        true
-    }
-
-    fn learn_tools(&mut self, now: Instant) {
+    /// Asks which tools may be tasks.
+    pub(super) fn learn_tools(&mut self, now: Instant) {
         if self.tasks.listing.is_none() {
             self.tasks.listing = Some(BTreeMap::new());
             self.tasks.pages = 1;
