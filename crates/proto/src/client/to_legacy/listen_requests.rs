@@ -105,12 +105,9 @@ impl<T: Ticket> ToLegacy<T> {
         if outcome.result().is_none() {
             return self.fail_listen(number, outcome, now);
         }
-        let waits = self.hears.is_none();
-        let Some(listen) = self.listens.get_mut(&number) else { return };
-        if waits {
-            listen.deaf = Some(now + HEARING);
-        } else {
-            self.honour(number, now);
+        match self.listens.get_mut(&number).filter(|_| self.hears.is_none()) {
+            Some(listen) => listen.deaf = Some(now + HEARING),
+            None => self.honour(number, now),
         }
     }
 
