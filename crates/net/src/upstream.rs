@@ -618,19 +618,11 @@ impl Upstream {
 
 impl CallHolder for Upstream {
     fn cancel(self: Arc<Self>, call: &Call, words: Option<&Message>) -> PendingWork {
-        self.step(|half, now| {
-            if let Some(id) = half.find(call) {
-                half.drop_call(id, words, now);
-            }
-        })
+        self.step(|half, now| half.drop_call(call, words, now))
     }
 
     fn retry(self: Arc<Self>, call: &Call, request: &Message) -> PendingWork {
-        self.from_client(|half, now| {
-            if let Some(id) = half.find(call) {
-                half.again(id, request, now);
-            }
-        })
+        self.from_client(|half, now| half.again(call, request, now))
     }
 }
 

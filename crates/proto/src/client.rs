@@ -9,14 +9,14 @@
 //! Where clients and server have no era in common, a layer on the machine
 //! speaks for the clients: [`to_modern::ToModern`] and [`to_legacy::ToLegacy`].
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 
-use crate::exchange::{Ask, HeaderParams, Lane, ServerEvent};
-use crate::failure::Failure;
+use crate::exchange::{Ask, HeaderParams, Lane, ServerEvent, To};
+use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method;
@@ -63,31 +63,27 @@ pub trait Ticket: Clone + PartialEq {
     }
 }
 
-/// A call as a client half knows it; also the lane it travels on.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct CallId(pub u64);
+/// What the clients are to be told, oldest first.
+#[derive(Debug)]
+struct EventQueue<T>(VecDeque<ServerEvent<T>>);
 
-impl CallId {
-    /// A call that was answered on the spot: there is nothing to cancel.
-    pub const DONE: Self = Self(0);
-
-    /// Apart from the numbers that a layer between the eras gives its own calls.
-    const NATIVE: u64 = 1 << 63;
-
-    /// The lane on which it travels over HTTP.
-    pub fn lane(self) -> Lane {
-        Lane(self.0)
+impl<T> EventQueue<T> {
+    fn note(&mut self, to: To<T>, message: Message) {
+        self.0.push_back(ServerEvent::Note { to, message });
     }
 
-    /// How a layer between the eras names a call that passes by it, because its client
-    /// speaks the server's own era. `self` is the id in the half below the layer.
-    fn mark_native(self) -> Self {
-        if self == Self::DONE { self } else { Self(self.0 | Self::NATIVE) }
+    fn ask(&mut self, to: To<T>, ask: Ask, request: Message) {
+        self.0.push_back(ServerEvent::Ask { to, ask, request });
     }
 
-    /// The id in the half below the layer, if the call passes by the layer.
-    fn unmark_native(self) -> Option<Self> {
-        (self.0 & Self::NATIVE != 0).then_some(Self(self.0 & !Self::NATIVE))
+    /// Takes a question back in the server's name.
+    fn recall(&mut self, to: To<T>, ask: Ask) {
+        let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
+        self.0.push_back(ServerEvent::Recall { to, ask, message });
+    }
+
+    fn finish(&mut self, to: T, outcome: impl Into<Outcome>) {
+        self.0.push_back(ServerEvent::Finish { to, outcome: outcome.into() });
     }
 }
 
@@ -112,13 +108,10 @@ enum InternalCall<T> {
         /// The client that listens.
         ticket: T,
     },
-    Unwatch {
-        listen: u64,
-    },
     /// To know what its tools are like.
     Tools,
-    /// To know what a task comes to.
-    TaskEnd(u64),
+    /// To know what a task comes to, by the task's id.
+    TaskEnd(Box<str>),
     /// To be there again for who listens.
     Return,
     Level,
@@ -148,9 +141,7 @@ impl<T: Ticket> Ticket for InternalCall<T> {
     fn owner(&self) -> u64 {
         match self {
             // Each listen watches for itself.
-            Self::Listen(listen) | Self::Watch { listen, .. } | Self::Unwatch { listen } => {
-                listener(*listen)
-            }
+            Self::Listen(listen) | Self::Watch { listen, .. } => listener(*listen),
             other => other.ticket().map_or(u64::MAX, Ticket::owner),
         }
     }
@@ -213,72 +204,52 @@ pub enum ClientHalf<T> {
     ToLegacy(Box<ToLegacy<T>>),
 }
 
-/// The same method of whichever half it is.
+/// The same member of whichever half it is.
 macro_rules! each {
-    ($half:expr, $it:ident => $what:expr) => {
+    ($half:expr, $($member:tt)+) => {
         match $half {
-            ClientHalf::Legacy($it) => $what,
-            ClientHalf::Modern($it) => $what,
-            ClientHalf::ToModern($it) => $what,
-            ClientHalf::ToLegacy($it) => $what,
+            ClientHalf::Legacy(half) => half.$($member)+,
+            ClientHalf::Modern(half) => half.$($member)+,
+            ClientHalf::ToModern(layer) => layer.$($member)+,
+            ClientHalf::ToLegacy(layer) => layer.$($member)+,
         }
     };
 }
 
-/// The same method of the half that faces the server, which a layer is upon or not.
+/// The same member of the half that faces the server, which a layer is upon or not.
 macro_rules! facing {
-    ($half:expr, ($($borrow:tt)+) $it:ident => $what:expr) => {
+    ($half:expr, $($member:tt)+) => {
         match $half {
-            ClientHalf::Legacy($it) => $what,
-            ClientHalf::Modern($it) => $what,
-            ClientHalf::ToModern(layer) => {
-                let $it = $($borrow)+ layer.inner;
-                $what
-            }
-            ClientHalf::ToLegacy(layer) => {
-                let $it = $($borrow)+ layer.inner;
-                $what
-            }
+            ClientHalf::Legacy(half) => half.$($member)+,
+            ClientHalf::Modern(half) => half.$($member)+,
+            ClientHalf::ToModern(layer) => layer.inner.$($member)+,
+            ClientHalf::ToLegacy(layer) => layer.inner.$($member)+,
         }
     };
 }
 
 impl<T: Ticket> ClientHalf<T> {
     /// A client opens a call.
-    pub fn open(
-        &mut self,
-        ticket: T,
-        request: &Message,
-        said: &HeaderParams,
-        now: Instant,
-    ) -> CallId {
+    pub fn open(&mut self, ticket: T, request: &Message, said: &HeaderParams, now: Instant) {
         match self {
             Self::Legacy(half) => half.open(ticket, request, now),
             Self::Modern(half) => half.open(ticket, request, said, now),
-            Self::ToModern(half) => half.open(ticket, request, said, now),
-            Self::ToLegacy(half) => half.open(ticket, request, said, now),
+            Self::ToModern(layer) => layer.open(ticket, request, said, now),
+            Self::ToLegacy(layer) => layer.open(ticket, request, said, now),
         }
+        self.translate(now);
     }
 
     /// A client says something that wants no answer.
     pub fn note(&mut self, message: Message, now: Instant) {
-        match self {
-            Self::Legacy(half) => half.note(message),
-            Self::Modern(half) => half.note(message),
-            Self::ToModern(half) => half.note(message, now),
-            Self::ToLegacy(half) => half.note(&message, now),
-        }
+        each!(self, note(message, now));
+        self.translate(now);
     }
 
     /// A client answers a question.
     pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
-        match self {
-            Self::Legacy(half) => half.supply(ask, answer, now),
-            // It asked nothing.
-            Self::Modern(_) => {}
-            Self::ToModern(half) => half.supply(ask, answer, now),
-            Self::ToLegacy(half) => half.supply(ask, answer, now),
-        }
+        each!(self, supply(ask, answer, now));
+        self.translate(now);
     }
 
     /// Nobody is there to answer a question.
@@ -287,78 +258,60 @@ impl<T: Ticket> ClientHalf<T> {
     }
 
     /// A modern client is back with input for a call, by this request.
-    pub fn again(&mut self, id: CallId, request: &Message, now: Instant) {
+    pub fn again(&mut self, ticket: &T, request: &Message, now: Instant) {
         // Who speaks the client's own era gets each request of it.
-        if let Self::ToLegacy(half) = self {
-            half.again(id, request, now);
+        if let Self::ToLegacy(layer) = self {
+            layer.again(ticket, request, now);
         }
+        self.translate(now);
     }
 
-    /// A client gave up on a call; its own words, if it gave any.
-    pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        each!(self, half => half.drop_call(id, words, now));
+    /// A client gave up on a call, which may be over; its own words, if it gave any.
+    pub fn drop_call(&mut self, ticket: &T, words: Option<&Message>, now: Instant) {
+        each!(self, drop_call(ticket, words, now));
+        self.translate(now);
     }
 
     /// A client is gone for good.
     pub fn forget_owner(&mut self, owner: u64, now: Instant) {
-        each!(self, half => half.forget_owner(owner, now));
+        each!(self, forget_owner(owner, now));
+        self.translate(now);
     }
 
     /// A message arrived; `lane` is its call's over HTTP, else the main one.
     pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
-        facing!(self, (&mut) half => half.handle_message(lane, message, now));
+        facing!(self, handle_message(lane, message, now));
         self.translate(now);
     }
 
     /// A call's lane ended without its answer.
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure, now: Instant) {
-        facing!(self, (&mut) half => half.handle_unanswered(lane, why));
+        facing!(self, handle_unanswered(lane, why));
         self.translate(now);
     }
 
     /// The server knows our session no more, and so did not run this call.
     pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
-        match self {
-            Self::Legacy(half) => half.handle_session_over(lane, now),
-            Self::ToLegacy(layer) => layer.inner.handle_session_over(lane, now),
-            Self::Modern(_) | Self::ToModern(_) => {
-                return self.handle_unanswered(lane, &Refusal::SessionOver.into(), now);
-            }
-        }
+        facing!(self, handle_session_over(lane, now));
         self.translate(now);
     }
 
     /// The server knows our session no more, and no call has found out: it is
     /// greeted again. Does nothing while it is being greeted.
     pub fn renew_session(&mut self, now: Instant) {
-        match self {
-            Self::Legacy(half) => half.renew_session(now),
-            Self::ToLegacy(layer) => layer.inner.renew_session(now),
-            // They have none.
-            Self::Modern(_) | Self::ToModern(_) => {}
-        }
+        facing!(self, renew_session(now));
         self.translate(now);
     }
 
     /// The server did not take the answer to a question.
     pub fn handle_unsupplied(&mut self, answer: &Message, now: Instant) {
-        match self {
-            Self::Legacy(half) => half.handle_unsupplied(answer),
-            Self::ToLegacy(layer) => layer.inner.handle_unsupplied(answer),
-            // They are answered by calls.
-            Self::Modern(_) | Self::ToModern(_) => {}
-        }
+        facing!(self, handle_unsupplied(answer));
         self.translate(now);
     }
 
     /// For a while nobody heard what the server says that belongs to no call.
     pub fn handle_gap(&mut self, now: Instant) {
-        match self {
-            Self::Legacy(half) => half.handle_gap(),
-            Self::ToLegacy(layer) => layer.inner.handle_gap(),
-            // They know by themselves.
-            Self::Modern(_) | Self::ToModern(_) => {}
-        }
+        facing!(self, handle_gap());
         self.translate(now);
     }
 
@@ -373,62 +326,54 @@ impl<T: Ticket> ClientHalf<T> {
 
     /// The link is gone. Every open call fails with `why`.
     pub fn handle_lost(&mut self, why: &Failure, now: Instant) {
-        match self {
-            Self::Legacy(half) => half.handle_lost(why),
-            Self::Modern(half) => half.handle_lost(why),
-            Self::ToModern(half) => half.handle_lost(why, now),
-            Self::ToLegacy(half) => half.handle_lost(why, now),
-        }
+        each!(self, handle_lost(why, now));
     }
 
     /// Whether the server says anything that belongs to no call is known now.
     pub fn handle_hearing(&mut self, hears: bool, now: Instant) {
-        if let Self::ToLegacy(half) = self {
-            half.handle_hearing(hears, now);
+        if let Self::ToLegacy(layer) = self {
+            layer.handle_hearing(hears, now);
         }
+        self.translate(now);
     }
 
     /// Time has reached `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
-        each!(self, half => half.handle_timeout(now));
+        each!(self, handle_timeout(now));
+        self.translate(now);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        each!(self, half => half.poll_timeout())
+        each!(self, poll_timeout())
     }
 
     /// What to put on the wire, oldest first.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        facing!(self, (&mut) half => half.poll_transmit())
+        facing!(self, out.pop_front())
     }
 
     /// What to tell the clients, oldest first.
     pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
-        each!(self, half => half.poll_to_client())
-    }
-
-    /// The call that was opened with `ticket`, if it is open.
-    pub fn find(&self, ticket: &T) -> Option<CallId> {
-        each!(self, half => half.find(ticket))
+        each!(self, to_client.0.pop_front())
     }
 
     /// The lane of the only open call, if there is just one.
     pub fn only_call(&self) -> Option<Lane> {
-        facing!(self, (&) half => half.only_call())
+        facing!(self, ledger.only())
     }
 
     /// Whether the call that travels on `lane` still waits for its answer.
     pub fn is_open(&self, lane: Lane) -> bool {
-        facing!(self, (&) half => half.is_open(lane))
+        facing!(self, is_open(lane))
     }
 
     /// Whether the server has ever told of itself, so that clients may count on it.
     pub fn is_met(&self) -> bool {
         match self {
-            Self::Legacy(half) => half.welcome().is_some(),
-            Self::ToLegacy(layer) => layer.inner.welcome().is_some(),
-            Self::ToModern(half) => half.is_met(),
+            Self::Legacy(half) => half.welcome.is_some(),
+            Self::ToLegacy(layer) => layer.inner.welcome.is_some(),
+            Self::ToModern(layer) => layer.is_met(),
             Self::Modern(_) => false,
         }
     }
@@ -447,7 +392,7 @@ impl<T: Ticket> ClientHalf<T> {
     pub fn ticket(&self, lane: Lane) -> Option<&T> {
         match self {
             Self::Legacy(half) => half.ticket(lane),
-            Self::ToLegacy(half) => half.ticket(lane),
+            Self::ToLegacy(layer) => layer.inner.ticket(lane)?.native(),
             // A modern call lives and dies with its connection, on either side.
             Self::Modern(_) | Self::ToModern(_) => None,
         }
@@ -455,32 +400,35 @@ impl<T: Ticket> ClientHalf<T> {
 
     /// How many calls are open.
     pub fn calls(&self) -> usize {
-        each!(self, half => half.calls())
+        match self {
+            Self::Legacy(half) => half.ledger.open.len(),
+            Self::Modern(half) => half.ledger.open.len(),
+            Self::ToModern(layer) => layer.calls(),
+            Self::ToLegacy(layer) => layer.calls(),
+        }
     }
 
     /// Whether a client counts on the link without any call of its own: it waits
     /// to hear of a resource, or a task of its goes on there.
     pub fn is_needed(&self, now: Instant) -> bool {
-        each!(self, half => half.is_needed(now))
+        each!(self, is_needed(now))
     }
 
     /// Whether somebody began this task by this link, and its server, of another
     /// era, knows it by nothing else.
     pub fn has_task(&self, id: &str, principal: &[u8]) -> bool {
-        match self {
-            Self::ToLegacy(half) => half.has_task(id, principal),
-            _ => false,
-        }
+        matches!(self, Self::ToLegacy(layer) if layer.has_task(id, principal))
     }
 
     /// The link is ended because nobody uses it: the next call begins anew, and
     /// nobody is told that anything may have changed.
     pub fn rest(&mut self, why: &Failure, now: Instant) {
+        self.handle_lost(why, now);
         match self {
-            Self::Legacy(half) => half.rest(why),
-            Self::Modern(half) => half.handle_lost(why),
-            Self::ToModern(half) => half.rest(why, now),
-            Self::ToLegacy(half) => half.rest(why, now),
+            Self::Legacy(half) => half.rested = true,
+            Self::Modern(_) => {}
+            Self::ToModern(layer) => layer.rest(),
+            Self::ToLegacy(layer) => layer.inner.rested = true,
         }
     }
 }
@@ -506,19 +454,14 @@ impl<T: Ticket> ClientHalf<T> {
 struct Ledger<O> {
     sharing: Sharing,
     next_id: u64,
-    open: BTreeMap<u64, OutstandingCall<O>>,
+    /// By the lanes on which they travel over HTTP, which are also their ids.
+    open: BTreeMap<Lane, OutstandingCall<O>>,
     /// Each open call once, the most urgent first.
-    deadlines: BTreeSet<(Instant, u64)>,
-    /// Open calls on which the server may want input.
-    asking: BTreeSet<u64>,
+    deadlines: BTreeSet<(Instant, Lane)>,
     /// By value, for a server may spell a token its own way.
-    tokens: HashMap<Id, ProgressToken>,
+    tokens: HashMap<Id, Lane>,
     next_token: u64,
-    /// How long a call may take: between signs of life, and in all.
-    quiet: Duration,
-    total: Duration,
-    /// The first for the greeting.
-    greeting: Duration,
+    limits: Limits,
     running: Running,
 }
 
@@ -533,7 +476,6 @@ struct OutstandingCall<O> {
     /// It was sent again already.
     repeated: bool,
     begun: Instant,
-    token: Option<Id>,
     quiet: Duration,
     deadline: Instant,
     /// When its time in all is over.
@@ -549,19 +491,18 @@ impl<O> OutstandingCall<O> {
     }
 }
 
-/// What the client calls its progress, and the call that it is about.
-#[derive(Debug)]
-struct ProgressToken {
-    original: Bytes,
-    call: u64,
-}
-
 /// Longer than anybody waits.
 const FOR_EVER: Duration = Duration::from_hours(24 * 365 * 10);
 
 /// A time without end must not overflow the clock.
 fn after(now: Instant, wait: Duration) -> Instant {
     now.checked_add(wait).unwrap_or(now + FOR_EVER)
+}
+
+/// The only one that there is.
+fn sole<I>(mut all: impl Iterator<Item = I>) -> Option<I> {
+    let first = all.next();
+    first.filter(|_| all.next().is_none())
 }
 
 impl<O> Ledger<O> {
@@ -571,25 +512,33 @@ impl<O> Ledger<O> {
             next_id: 1,
             open: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            asking: BTreeSet::new(),
             tokens: HashMap::new(),
             next_token: 1,
-            quiet: limits.quiet,
-            total: limits.total,
-            greeting: limits.greeting.unwrap_or(limits.quiet),
+            limits: limits.clone(),
             running: Running::new(limits),
         }
     }
 
+    /// Whether as many calls are open as one server may have.
+    fn is_full(&self) -> bool {
+        self.open.len() >= self.limits.calls.saturating_mul(4)
+    }
+
     /// Starts a call; says under which id, and what to send.
-    fn begin(&mut self, owner: O, request: &Message, now: Instant) -> (CallId, Message) {
-        let id = self.next_id;
+    fn begin(&mut self, owner: O, request: &Message, now: Instant) -> (Lane, Message) {
+        let id = Lane(self.next_id);
         self.next_id += 1;
-        let (sent, token) = self.take_token(request);
-        let message = sent.with_id(&Id::from(id));
-        let greets = request.method() == method::INITIALIZE;
-        let quiet = if greets { self.greeting } else { self.quiet };
-        let latest = after(now, self.total);
+        let mut sent = request.clone();
+        if self.sharing == Sharing::Shared && request.progress_token().is_some() {
+            let token = format!("\"switchboard-{}\"", self.next_token);
+            sent = sent.with(Member::MetaProgressToken, token);
+            self.next_token += 1;
+        }
+        self.tokens.extend(sent.progress_token().map(|token| (token, id)));
+        let message = sent.with_id(&Id::from(id.0));
+        let greeting = self.limits.greeting.filter(|_| request.method() == method::INITIALIZE);
+        let quiet = greeting.unwrap_or(self.limits.quiet);
+        let latest = after(now, self.limits.total);
         let deadline = latest.min(after(now, quiet));
         let call = OutstandingCall {
             owner,
@@ -597,7 +546,6 @@ impl<O> Ledger<O> {
             sent,
             repeated: false,
             begun: now,
-            token: token.as_ref().map(|(wire, _)| wire.clone()),
             quiet,
             deadline,
             latest,
@@ -605,82 +553,59 @@ impl<O> Ledger<O> {
         };
         self.open.insert(id, call);
         self.deadlines.insert((deadline, id));
-        if let Some((wire, original)) = token {
-            self.tokens.insert(wire, ProgressToken { original, call: id });
-        }
-        if method::may_ask(request.method()) {
-            self.asking.insert(id);
-        }
-        (CallId(id), message)
-    }
-
-    /// The request as it goes out, and its progress token: on the wire, and the client's own.
-    fn take_token(&mut self, request: &Message) -> (Message, Option<(Id, Bytes)>) {
-        let original = request.get(Member::MetaProgressToken).map(Bytes::copy_from_slice);
-        let (Some(original), Some(token)) = (original, request.progress_token()) else {
-            return (request.clone(), None);
-        };
-        if self.sharing == Sharing::Alone {
-            return (request.clone(), Some((token, original)));
-        }
-        let wire = Id::Text(format!("switchboard-{}", self.next_token).into());
-        self.next_token += 1;
-        let sent = request.with(Member::MetaProgressToken, wire.to_string());
-        (sent, Some((wire, original)))
+        (id, message)
     }
 
     /// An answer arrived: whose it is. None if nobody waits for it.
-    fn answer(&mut self, answer: &Message) -> Option<(CallId, OutstandingCall<O>)> {
-        let id = CallId(answer.id()?.number()?);
-        Some((id, self.end(id)?))
+    fn answer(&mut self, answer: &Message, now: Instant) -> Option<(Lane, OutstandingCall<O>)> {
+        let id = Lane(answer.id()?.number()?);
+        let call = self.end(id)?;
+        self.running.see(&call.request, answer, now);
+        Some((id, call))
     }
 
     /// A call is over: answered, or nobody wants the answer any more. None if it is not open.
-    fn end(&mut self, id: CallId) -> Option<OutstandingCall<O>> {
-        let call = self.open.remove(&id.0)?;
-        self.deadlines.remove(&(call.deadline, id.0));
-        self.asking.remove(&id.0);
-        if let Some(token) = &call.token {
-            self.tokens.remove(token);
+    fn end(&mut self, id: Lane) -> Option<OutstandingCall<O>> {
+        let call = self.open.remove(&id)?;
+        self.deadlines.remove(&(call.deadline, id));
+        if let Some(token) = call.sent.progress_token() {
+            self.tokens.remove(&token);
         }
         Some(call)
     }
 
     /// Progress arrived: the call it is about, and the notification in its client's words.
-    fn progress(&mut self, message: &Message, now: Instant) -> Option<(CallId, Message)> {
-        let token = self.tokens.get(&message.progress_token()?)?;
-        let id = CallId(token.call);
+    fn progress(&mut self, message: &Message, now: Instant) -> Option<(Lane, Message)> {
+        let &id = self.tokens.get(&message.progress_token()?)?;
         let message = match self.sharing {
             Sharing::Alone => message.clone(),
-            Sharing::Shared => message.with(Member::ProgressToken, token.original.clone()),
+            Sharing::Shared => {
+                let original = self.open.get(&id)?.request.get(Member::MetaProgressToken)?;
+                message.with(Member::ProgressToken, Bytes::copy_from_slice(original))
+            }
         };
         self.change(id, now, |_| {});
         Some((id, message))
     }
 
     /// The server took a call on for an unknown time: it goes on for as long as it takes.
-    fn keep(&mut self, id: CallId, now: Instant) {
+    fn keep(&mut self, id: Lane, now: Instant) {
         self.change(id, now, |call| (call.quiet, call.latest) = (FOR_EVER, now + FOR_EVER));
     }
 
     /// The server waits for the client of a call: until as many times
     /// [`release`](Self::release), only the time in all runs.
-    fn hold(&mut self, id: CallId, now: Instant) {
+    fn hold(&mut self, id: Lane, now: Instant) {
         self.change(id, now, |call| call.holds += 1);
     }
 
     /// It has what it waited for.
-    fn release(&mut self, id: CallId, now: Instant) {
+    fn release(&mut self, id: Lane, now: Instant) {
         self.change(id, now, |call| call.holds = call.holds.saturating_sub(1));
     }
 
     /// There is a sign of life.
-    fn change(
-        &mut self,
-        CallId(id): CallId,
-        now: Instant,
-        change: impl FnOnce(&mut OutstandingCall<O>),
-    ) {
+    fn change(&mut self, id: Lane, now: Instant, change: impl FnOnce(&mut OutstandingCall<O>)) {
         let Some(call) = self.open.get_mut(&id) else { return };
         self.deadlines.remove(&(call.deadline, id));
         change(call);
@@ -689,16 +614,10 @@ impl<O> Ledger<O> {
         self.deadlines.insert((call.deadline, id));
     }
 
-    /// Open calls of this method, and what was asked.
-    fn of_method(&self, method: &str) -> impl Iterator<Item = (CallId, &Message)> {
-        let open = self.open.iter().map(|(&id, call)| (CallId(id), &call.request));
-        open.filter(move |(_, request)| request.method() == method)
-    }
-
     /// The next call that has taken too long.
-    fn expired(&mut self, now: Instant) -> Option<(CallId, OutstandingCall<O>)> {
+    fn expired(&mut self, now: Instant) -> Option<(Lane, OutstandingCall<O>)> {
         let &(_, id) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now)?;
-        Some((CallId(id), self.end(CallId(id))?))
+        Some((id, self.end(id)?))
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -708,75 +627,29 @@ impl<O> Ledger<O> {
     /// The link is gone: every call that was open, oldest first.
     fn drain(&mut self) -> impl Iterator<Item = OutstandingCall<O>> + use<O> {
         self.deadlines.clear();
-        self.asking.clear();
         self.tokens.clear();
         self.running.lose();
         std::mem::take(&mut self.open).into_values()
     }
 
-    fn get(&self, id: CallId) -> Option<&OutstandingCall<O>> {
-        self.open.get(&id.0)
-    }
-
-    fn get_mut(&mut self, id: CallId) -> Option<&mut OutstandingCall<O>> {
-        self.open.get_mut(&id.0)
-    }
-
-    /// Notes that a call was sent again; false if it had been before.
-    fn repeat(&mut self, id: CallId) -> bool {
-        match self.open.get_mut(&id.0) {
-            Some(call) => !std::mem::replace(&mut call.repeated, true),
-            None => false,
-        }
+    /// The open calls that `is_meant` says yes to, oldest first.
+    fn select(&self, is_meant: impl Fn(&OutstandingCall<O>) -> bool) -> impl Iterator<Item = Lane> {
+        self.open.iter().filter(move |(_, call)| is_meant(call)).map(|(&id, _)| id)
     }
 
     /// The calls that the server could be asking about, oldest first.
-    fn asking(&self) -> impl Iterator<Item = CallId> {
-        self.asking.iter().map(|&id| CallId(id))
-    }
-
-    /// The only call that the server could be asking about, if there is just one.
-    fn sole_asking(&self) -> Option<CallId> {
-        let mut open = self.asking.iter();
-        match (open.next(), open.next()) {
-            (Some(&id), None) => Some(CallId(id)),
-            _ => None,
-        }
-    }
-
-    /// The open calls that asked for log records, oldest first (LOG-1).
-    fn wanting_logs(&self) -> Vec<CallId> {
-        let open = self.open.iter().filter(|(_, call)| call.sent.has(Member::MetaLogLevel));
-        open.map(|(&id, _)| CallId(id)).collect()
-    }
-
-    /// The open calls that `is_theirs` says yes to.
-    fn ids(&self, is_theirs: impl Fn(&O) -> bool) -> Vec<CallId> {
-        let theirs = self.open.iter().filter(|(_, call)| is_theirs(&call.owner));
-        theirs.map(|(&id, _)| CallId(id)).collect()
-    }
-
-    /// Whose the open calls are.
-    fn owners(&self) -> impl Iterator<Item = &O> {
-        self.open.values().map(|call| &call.owner)
+    fn asking(&self) -> impl Iterator<Item = Lane> {
+        self.select(|call| method::may_ask(call.request.method()))
     }
 
     /// The only open call, if there is just one.
-    fn only(&self) -> Option<CallId> {
-        let mut open = self.open.iter();
-        match (open.next(), open.next()) {
-            (Some((&id, _)), None) => Some(CallId(id)),
-            _ => None,
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.open.len()
+    fn only(&self) -> Option<Lane> {
+        sole(self.open.keys().copied())
     }
 }
 
 /// The notice that a call is cancelled: the client's own, if it gave one, under our id.
-fn cancel_notice(id: CallId, words: Option<&Message>) -> Message {
+fn cancel_notice(id: Lane, words: Option<&Message>) -> Message {
     let words = words.filter(|message| message.kind() == Kind::Notification);
     // Who might read another id than ours in them could cancel a call of somebody else.
     let words = words.filter(|message| !message.is_ambiguous(Member::RequestId)).cloned();

@@ -1,16 +1,15 @@
 //! A server of the era with a handshake.
 //!
 //! ```text
-//!            initialize                its result
-//!   Fresh ──────────────▶ Greeting ───────────────────▶ Ready
-//!                           ▲  │ its error                │ link or session lost
-//!         a call: our own   │  ▼                          ▼
-//!            initialize     └────────────────────────── Lost
+//!           initialize                 its result
+//!   Away ──────────────▶ Greeting ───────────────────▶ Ready
+//!    ▲                       │ its error                │
+//!    └───────────────────────┴── link or session lost ──┘
 //! ```
 //!
 //! Rules:
 //! - The client's `initialize` passes; it is remembered, so that a server that
-//!   was lost can be greeted again without the client's help.
+//!   was lost is greeted again by the next call, without the client's help.
 //! - Calls that come while the server is being greeted are held, in order.
 //! - When the link is lost every open call fails; none is sent twice. A call
 //!   that the server refused for want of a session was not run, and is sent again once.
@@ -20,7 +19,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
-use super::{CallId, Ledger, OutstandingCall, Sharing, Ticket, Transmit};
+use super::tasks::LISTS;
+use super::{EventQueue, Ledger, OutstandingCall, Sharing, Ticket, Transmit, sole};
 use crate::exchange::{Ask, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
@@ -39,50 +39,46 @@ mod after_calls;
 #[derive(Debug)]
 pub struct LegacyClientHalf<T> {
     sharing: Sharing,
-    most_calls: usize,
-    most_asks: usize,
     phase: GreetingPhase,
     /// The client's `initialize`, and what the server answered to it.
     hello: Option<Message>,
-    welcome: Option<Message>,
+    pub(super) welcome: Option<Message>,
     /// Clients that wait for somebody else's `initialize` to be answered.
-    greeters: Vec<T>,
+    pub(super) greeters: Vec<T>,
     confirmed: bool,
     /// The call of the last greeting: what was sent before it went to another session.
-    greeting: CallId,
+    greeting: Lane,
     held: VecDeque<Transmit>,
     /// Calls of our own have no owner: greetings after the server was lost, and renewals of
     /// subscriptions and log levels.
-    ledger: Ledger<Option<T>>,
-    next_ask: u64,
+    pub(super) ledger: Ledger<Option<T>>,
+    pub(super) next_ask: u64,
     asks: BTreeMap<Ask, ServerQuestion<T>>,
-    answered: VecDeque<AnsweredQuestion>,
+    /// Without whose they were: those may be gone.
+    answered: VecDeque<QuestionOrigin>,
     recently_cancelled: VecDeque<RecentlyCancelled<T>>,
-    watches: Watches,
+    pub(super) watches: Watches,
     level: Option<Message>,
     /// The link was ended for nobody used it.
-    rested: bool,
-    out: VecDeque<Transmit>,
-    to_client: VecDeque<ServerEvent<T>>,
+    pub(super) rested: bool,
+    pub(super) out: VecDeque<Transmit>,
+    pub(super) to_client: EventQueue<T>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum GreetingPhase {
-    Fresh,
+    /// Not greeted, or lost.
+    Away,
     Greeting,
     Ready,
-    Lost,
 }
 
 #[derive(Debug)]
 struct ServerQuestion<T> {
-    id: Id,
+    origin: QuestionOrigin,
     to: To<T>,
-    /// The lane it came by, and the call it was asked on.
-    lane: Lane,
-    on: Option<CallId>,
     /// The calls whose time does not run until it is answered.
-    holds: Vec<CallId>,
+    holds: Vec<Lane>,
 }
 
 impl<T: Ticket> LegacyClientHalf<T> {
@@ -90,14 +86,12 @@ impl<T: Ticket> LegacyClientHalf<T> {
     pub fn new(sharing: Sharing, limits: &Limits) -> Self {
         Self {
             sharing,
-            most_calls: limits.calls,
-            most_asks: limits.asks,
-            phase: GreetingPhase::Fresh,
+            phase: GreetingPhase::Away,
             hello: None,
             welcome: None,
             greeters: Vec::new(),
             confirmed: false,
-            greeting: CallId::DONE,
+            greeting: Lane::MAIN,
             held: VecDeque::new(),
             ledger: Ledger::new(sharing, limits),
             next_ask: 1,
@@ -108,7 +102,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             level: None,
             rested: false,
             out: VecDeque::new(),
-            to_client: VecDeque::new(),
+            to_client: EventQueue(VecDeque::new()),
         }
     }
 
@@ -116,14 +110,6 @@ impl<T: Ticket> LegacyClientHalf<T> {
     #[must_use]
     pub fn greeted_with(mut self, hello: Message) -> Self {
         self.hello = Some(hello);
-        self.phase = GreetingPhase::Lost;
-        self
-    }
-
-    /// Gives every call a progress token of our own, even if all are of one client.
-    #[must_use]
-    pub fn renaming_tokens(mut self, limits: &Limits) -> Self {
-        self.ledger = Ledger::new(Sharing::Shared, limits);
         self
     }
 
@@ -135,37 +121,28 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     /// A client opens a call.
-    pub fn open(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
-        if self.ledger.len() >= self.most_calls.saturating_mul(4) {
-            return self.fail(ticket, &Refusal::TooManyCalls);
+    pub(super) fn open(&mut self, ticket: T, request: &Message, now: Instant) {
+        if self.ledger.is_full() {
+            return self.to_client.finish(ticket, Refusal::TooManyCalls);
         }
         if request.method() == method::INITIALIZE {
             return self.greet(ticket, request, now);
         }
-        if let Some(id) = self.answer_watch(&ticket, request) {
-            return id;
+        if self.answer_watch(&ticket, request) {
+            return;
         }
         if request.method() == method::SET_LEVEL {
             self.level = Some(request.clone());
         }
-        if self.phase == GreetingPhase::Lost {
-            self.revive(now);
-        }
+        self.ensure_greeting(now);
         let watcher = watcher(&ticket);
         let (id, message) = self.ledger.begin(Some(ticket), request, now);
-        self.begin_watch(id, watcher, request);
-        self.send_in_order(id.lane(), message);
-        id
-    }
-
-    /// Answers a call without the server.
-    fn fail(&mut self, to: T, why: &Refusal) -> CallId {
-        self.finish(to, why.clone());
-        CallId::DONE
-    }
-
-    fn finish(&mut self, to: T, outcome: impl Into<Outcome>) {
-        self.to_client.push_back(ServerEvent::Finish { to, outcome: outcome.into() });
+        if request.method() == method::SUBSCRIBE
+            && let Some(uri) = request.uri()
+        {
+            self.watches.ask(&uri, watcher, id.0);
+        }
+        self.send_in_order(id, message);
     }
 
     fn send(&mut self, lane: Lane, message: Message) {
@@ -174,29 +151,34 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     /// Sends now, or once the server has been greeted.
     fn send_in_order(&mut self, lane: Lane, message: Message) {
-        if self.phase == GreetingPhase::Greeting {
-            self.held.push_back(Transmit::Send { lane, message, headers: Vec::new() });
-        } else {
-            self.send(lane, message);
-        }
+        let is_greeting = self.phase == GreetingPhase::Greeting;
+        let queue = if is_greeting { &mut self.held } else { &mut self.out };
+        queue.push_back(Transmit::Send { lane, message, headers: Vec::new() });
     }
 
     /// A client says something that wants no answer.
-    pub fn note(&mut self, message: Message) {
+    pub(super) fn note(&mut self, message: Message, _now: Instant) {
         if message.method() == method::INITIALIZED && std::mem::replace(&mut self.confirmed, true) {
             return;
         }
         // What a server that does not answer was never told is not missed.
-        let is_full = self.held.len() >= self.most_calls.saturating_mul(8);
-        if self.phase != GreetingPhase::Lost && !is_full {
+        let is_lost = self.phase == GreetingPhase::Away && self.hello.is_some();
+        let is_full = self.held.len() >= self.ledger.limits.calls.saturating_mul(8);
+        if !is_lost && !is_full {
             self.send_in_order(Lane::MAIN, message);
         }
     }
 
     /// A client gave up on a call; its own words, if it gave any.
-    pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
+    pub(super) fn drop_call(&mut self, ticket: &T, words: Option<&Message>, now: Instant) {
+        if let Some(id) = self.find(ticket) {
+            self.cancel(id, words, now);
+        }
+    }
+
+    fn cancel(&mut self, id: Lane, words: Option<&Message>, now: Instant) {
         let greets = |call: &&mut OutstandingCall<_>| call.request.method() == method::INITIALIZE;
-        if let Some(call) = self.ledger.get_mut(id).filter(greets) {
+        if let Some(call) = self.ledger.open.get_mut(&id).filter(greets) {
             // It cannot be cancelled (UTL-1), and others may wait for it.
             call.owner = None;
         } else if let Some(call) = self.ledger.end(id) {
@@ -205,19 +187,20 @@ impl<T: Ticket> LegacyClientHalf<T> {
             let may_await = |it: &&T| is_sent && words.is_some() && it.awaits_dropped();
             let awaits = call.owner.as_ref().filter(may_await).cloned();
             if is_sent && awaits.is_none() {
-                self.out.push_back(Transmit::Abort { lane: id.lane() });
+                self.out.push_back(Transmit::Abort { lane: id });
             }
             self.remember_cancelled(id, &call, awaits, now);
         }
     }
 
     /// A client is gone for good: its calls are cancelled, its questions refused.
-    pub fn forget_owner(&mut self, owner: u64, now: Instant) {
+    pub(super) fn forget_owner(&mut self, owner: u64, now: Instant) {
         let is_theirs = |ticket: &T| ticket.owner() == owner;
         // Also what was only asked for: the server may have taken it on already.
         let orphans = self.watches.forget(owner);
-        for id in self.ledger.ids(|it| it.as_ref().is_some_and(is_theirs)) {
-            self.drop_call(id, None, now);
+        let calls = self.ledger.select(|call| call.owner.as_ref().is_some_and(is_theirs));
+        for id in calls.collect::<Vec<_>>() {
+            self.cancel(id, None, now);
         }
         self.abandon_cancelled(owner);
         self.greeters.retain(|ticket| !is_theirs(ticket));
@@ -232,7 +215,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     /// A message arrived; `lane` is its call's over HTTP, else the main one.
-    pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
+    pub(super) fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
         match message.kind() {
             Kind::Request => self.handle_request(lane, message, now),
             Kind::Notification => self.handle_notification(lane, message, now),
@@ -241,69 +224,56 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     fn handle_answer(&mut self, answer: &Message, now: Instant) {
-        let Some((id, call)) = self.ledger.answer(answer) else {
+        let Some((id, call)) = self.ledger.answer(answer, now) else {
             return self.finish_cancelled(answer);
         };
-        self.ledger.running.see(&call.request, answer, now);
         self.end_watch(id, &call, answer.kind() == Kind::Result);
         if call.request.method() == method::INITIALIZE {
             self.handle_welcome(answer, call.owner.is_none(), now);
         }
         if let Some(to) = call.owner {
-            self.finish(to, answer.clone());
+            self.to_client.finish(to, answer.clone());
         }
     }
 
     fn handle_notification(&mut self, lane: Lane, message: &Message, now: Instant) {
         let alone = self.sharing == Sharing::Alone;
-        let of_lane = self.client_of(CallId(lane.0));
-        match message.method() {
-            method::PROGRESS => match self.ledger.progress(message, now) {
-                Some((id, message)) => {
-                    let to = self.client_of(id).map(To::Call);
-                    self.to_client.extend(to.map(|to| ServerEvent::Note { to, message }));
+        let mut message = message.clone();
+        let (call, is_for_all) = match message.method() {
+            method::CANCELLED => return self.handle_recall(message, now),
+            // A task reports under the token of a call that has been answered.
+            method::PROGRESS => match self.ledger.progress(&message, now) {
+                Some((id, renamed)) => {
+                    message = renamed;
+                    (self.ticket(id), false)
                 }
-                // A task reports under the token of a call that has been answered.
-                None if alone => self.push_note(To::Session, message),
-                None => {}
+                None => (None, alone),
             },
-            method::CANCELLED => self.handle_recall(message, now),
             method::LOG => {
-                let sole = if alone { self.ledger.sole_asking() } else { self.ledger.only() };
-                match of_lane.or_else(|| self.client_of(sole?)) {
-                    Some(ticket) => self.push_note(To::Call(ticket), message),
-                    None if alone => self.push_note(To::Session, message),
-                    None => {}
-                }
+                let sole = if alone { sole(self.ledger.asking()) } else { self.ledger.only() };
+                (self.ticket(lane).or_else(|| self.ticket(sole?)), alone)
             }
-            name => match of_lane {
-                Some(ticket) => self.push_note(To::Call(ticket), message),
-                None if alone || method::is_for_all(name) => self.push_note(To::Session, message),
-                None => {}
-            },
+            name => (self.ticket(lane), alone || method::is_for_all(name)),
+        };
+        match call.cloned() {
+            Some(ticket) => self.to_client.note(To::Call(ticket), message),
+            None if is_for_all => self.to_client.note(To::Session, message),
+            None => {}
         }
     }
 
-    fn push_note(&mut self, to: To<T>, message: &Message) {
-        self.to_client.push_back(ServerEvent::Note { to, message: message.clone() });
-    }
-
-    fn client_of(&self, id: CallId) -> Option<T> {
-        self.ledger.get(id)?.owner.clone()
-    }
-
     /// A call's lane ended without its answer.
-    pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure) {
-        match self.ledger.end(CallId(lane.0)) {
-            Some(call) => self.handle_failure(CallId(lane.0), call, why),
+    pub(super) fn handle_unanswered(&mut self, lane: Lane, why: &Failure) {
+        match self.ledger.end(lane) {
+            Some(call) => self.handle_failure(lane, call, why),
             None => self.end_cancelled_lane(lane),
         }
     }
 
-    fn handle_failure(&mut self, id: CallId, call: OutstandingCall<Option<T>>, why: &Failure) {
+    fn handle_failure(&mut self, id: Lane, call: OutstandingCall<Option<T>>, why: &Failure) {
         self.end_watch(id, &call, false);
         if let Some(to) = call.owner {
-            self.finish(to, why.clone());
+            self.to_client.finish(to, why.clone());
         }
         if call.request.method() == method::INITIALIZE {
             self.give_up_greeting(&why.clone().into());
@@ -311,7 +281,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     /// Time has reached `now`.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
         while let Some((id, call)) = self.ledger.expired(now) {
             if call.request.method() != method::INITIALIZE {
                 self.withdraw(id);
@@ -324,58 +294,33 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.ledger.poll_timeout().into_iter().chain(self.next_cancelled_due()).min()
     }
 
-    /// What to put on the wire, oldest first.
-    pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        self.out.pop_front()
-    }
-
-    /// What to tell the clients, oldest first.
-    pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
-        self.to_client.pop_front()
-    }
-
     /// Whether the server has been greeted and answered.
-    pub fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.phase == GreetingPhase::Ready
     }
 
-    /// How many calls are open.
-    pub fn calls(&self) -> usize {
-        self.ledger.len()
-    }
-
-    /// The lane of the only open call, if there is just one.
-    pub fn only_call(&self) -> Option<Lane> {
-        self.ledger.only().map(CallId::lane)
-    }
-
     /// Whether an answer is waited for on `lane`.
-    pub fn is_open(&self, lane: Lane) -> bool {
-        self.ledger.get(CallId(lane.0)).is_some() || self.is_awaited(lane)
+    pub(super) fn is_open(&self, lane: Lane) -> bool {
+        self.ledger.open.contains_key(&lane) || self.is_awaited(lane)
     }
 
     /// The call that was opened with `ticket`, if it is open.
-    pub fn find(&self, ticket: &T) -> Option<CallId> {
-        self.ledger.ids(|owner| owner.as_ref() == Some(ticket)).first().copied()
-    }
-
-    /// Who has calls open.
-    pub fn tickets(&self) -> impl Iterator<Item = &T> {
-        self.ledger.owners().flatten()
+    fn find(&self, ticket: &T) -> Option<Lane> {
+        self.ledger.select(|call| call.owner.as_ref() == Some(ticket)).next()
     }
 
     /// Who has calls open on which the server may ask or log something.
-    pub fn asking(&self) -> impl Iterator<Item = &T> {
-        self.ledger.asking().filter_map(|id| self.ledger.get(id)?.owner.as_ref())
+    pub(super) fn asking(&self) -> impl Iterator<Item = &T> {
+        self.ledger.asking().filter_map(|id| self.ticket(id))
     }
 
     /// Who opened the call that travels on `lane`, if it is open.
-    pub fn ticket(&self, lane: Lane) -> Option<&T> {
-        self.ledger.get(CallId(lane.0))?.owner.as_ref()
+    pub(super) fn ticket(&self, lane: Lane) -> Option<&T> {
+        self.ledger.open.get(&lane)?.owner.as_ref()
     }
 }
 
@@ -383,11 +328,10 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
 impl<T: Ticket> LegacyClientHalf<T> {
     /// A client says hello: for all of them, if they share the server.
-    fn greet(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+    fn greet(&mut self, ticket: T, request: &Message, now: Instant) {
         if self.sharing == Sharing::Shared {
             if let Some(answer) = self.welcome.clone() {
-                self.finish(ticket, answer);
-                return CallId::DONE;
+                return self.to_client.finish(ticket, answer);
             }
             if self.phase == GreetingPhase::Greeting {
                 return self.wait_for_greeting(ticket);
@@ -398,45 +342,38 @@ impl<T: Ticket> LegacyClientHalf<T> {
         self.hello = Some(request.clone());
         let (id, message) = self.ledger.begin(Some(ticket), request, now);
         self.greeting = id;
-        self.send(id.lane(), message);
-        id
+        self.send(id, message);
     }
 
-    fn wait_for_greeting(&mut self, ticket: T) -> CallId {
-        if self.greeters.len() >= self.most_calls.saturating_mul(4) {
-            return self.fail(ticket, &Refusal::TooManyCalls);
+    fn wait_for_greeting(&mut self, ticket: T) {
+        if self.greeters.len() >= self.ledger.limits.calls.saturating_mul(4) {
+            return self.to_client.finish(ticket, Refusal::TooManyCalls);
         }
         self.greeters.push(ticket);
-        CallId::DONE
     }
 
     /// Says how to greet the server when it is needed.
-    pub fn introduce(&mut self, hello: Message) {
-        if self.hello.is_none() {
-            self.hello = Some(hello);
-            self.phase = GreetingPhase::Lost;
-        }
+    pub(super) fn introduce(&mut self, hello: Message) {
+        self.hello.get_or_insert(hello);
     }
 
     /// Greets the server if that was not done; its welcome is the answer to `ticket`.
-    pub fn meet(&mut self, ticket: T, now: Instant) {
+    pub(super) fn meet(&mut self, ticket: T, now: Instant) {
         if let (Some(answer), GreetingPhase::Ready) = (self.welcome.clone(), self.phase) {
-            return self.finish(ticket, answer);
+            return self.to_client.finish(ticket, answer);
         }
         self.wait_for_greeting(ticket);
-        if self.phase == GreetingPhase::Lost {
-            self.revive(now);
+        self.ensure_greeting(now);
+    }
+
+    /// Greets a server that is away with what a client once said, if one has.
+    fn ensure_greeting(&mut self, now: Instant) {
+        if self.phase == GreetingPhase::Away
+            && let Some(hello) = self.hello.clone()
+        {
+            self.phase = GreetingPhase::Greeting;
+            self.greeting = self.send_own(&hello, now);
         }
-    }
-
-    /// Who waits for the server to be greeted.
-    pub fn greeters(&self) -> impl Iterator<Item = &T> {
-        self.greeters.iter()
-    }
-
-    /// What the server said when it was greeted.
-    pub fn welcome(&self) -> Option<&Message> {
-        self.welcome.as_ref()
     }
 
     /// The server answered a greeting: a client's, or one that `is_ours`. A lost server is
@@ -457,7 +394,9 @@ impl<T: Ticket> LegacyClientHalf<T> {
         if is_ours {
             self.confirmed = true;
             self.send(Lane::MAIN, Message::notification(method::INITIALIZED, None));
-            self.renew_watches(now);
+            for uri in self.watches.uris().map(Into::into).collect::<Vec<Box<str>>>() {
+                self.renew(method::SUBSCRIBE, &uri, now);
+            }
             if let Some(level) = self.level.clone() {
                 self.send_own(&level, now);
             }
@@ -471,82 +410,74 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     fn answer_greeters(&mut self, outcome: &Outcome) {
         for to in self.greeters.drain(..) {
-            self.to_client.push_back(ServerEvent::Finish { to, outcome: outcome.clone() });
+            self.to_client.finish(to, outcome.clone());
         }
     }
 
     /// The server did not take the greeting: whatever waited for it fails.
     fn give_up_greeting(&mut self, outcome: &Outcome) {
-        self.phase = if self.hello.is_some() { GreetingPhase::Lost } else { GreetingPhase::Fresh };
+        self.phase = GreetingPhase::Away;
         self.answer_greeters(outcome);
         for held in std::mem::take(&mut self.held) {
-            let Transmit::Send { message, .. } = held else { continue };
-            if let Some((id, call)) = self.ledger.answer(&message) {
-                self.end_watch(id, &call, false);
-                let finish = |to| ServerEvent::Finish { to, outcome: outcome.clone() };
-                self.to_client.extend(call.owner.map(finish));
+            let Transmit::Send { lane, .. } = held else { continue };
+            if let Some(call) = self.ledger.end(lane) {
+                self.end_watch(lane, &call, false);
+                if let Some(to) = call.owner {
+                    self.to_client.finish(to, outcome.clone());
+                }
             }
         }
     }
 
     /// The link is gone. Every open call fails with `why`.
-    pub fn handle_lost(&mut self, why: &Failure) {
-        self.phase = if self.hello.is_some() { GreetingPhase::Lost } else { GreetingPhase::Fresh };
+    pub(super) fn handle_lost(&mut self, why: &Failure, _now: Instant) {
+        self.phase = GreetingPhase::Away;
         self.held.clear();
         self.out.clear();
         self.lose_cancelled();
         self.answer_greeters(&why.clone().into());
-        for call in self.ledger.drain() {
-            if let Some(to) = call.owner {
-                self.finish(to, why.clone());
-            }
+        for to in self.ledger.drain().filter_map(|call| call.owner) {
+            self.to_client.finish(to, why.clone());
         }
         self.watches.end_asking();
         self.recall_all();
     }
 
-    /// The link is ended because nobody uses it.
-    pub fn rest(&mut self, why: &Failure) {
-        self.handle_lost(why);
-        self.rested = true;
-    }
-
     /// Whether a client waits to hear of a resource, or a task goes on.
-    pub fn is_needed(&self, now: Instant) -> bool {
+    pub(super) fn is_needed(&self, now: Instant) -> bool {
         self.watches.uris().next().is_some() || self.ledger.running.holds(now)
     }
 
     /// Whoever asked is not there any more. The calls that it asked on.
-    fn recall_all(&mut self) -> BTreeSet<CallId> {
+    fn recall_all(&mut self) -> BTreeSet<Lane> {
         let mut calls = BTreeSet::new();
         for (ask, asked) in std::mem::take(&mut self.asks) {
-            calls.extend(asked.on);
-            self.recall(ask, asked);
+            calls.extend(asked.origin.on);
+            self.to_client.recall(asked.to, ask);
         }
         calls
     }
 
     /// The server knows our session no more, and so did not run this call (HTTP-22).
-    pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
-        let id = CallId(lane.0);
-        let Some(call) = self.ledger.get(id) else { return self.end_cancelled_lane(lane) };
-        let message = call.sent.with_id(&Id::from(id.0));
+    pub(super) fn handle_session_over(&mut self, lane: Lane, now: Instant) {
+        let Some(call) = self.ledger.open.get_mut(&lane) else {
+            return self.end_cancelled_lane(lane);
+        };
+        let message = call.sent.with_id(&Id::from(lane.0));
         let greets = message.method() == method::INITIALIZE;
-        if greets || self.hello.is_none() || !self.ledger.repeat(id) {
+        if greets || self.hello.is_none() || std::mem::replace(&mut call.repeated, true) {
             return self.handle_unanswered(lane, &Refusal::SessionOver.into());
         }
-        if self.phase == GreetingPhase::Ready && id < self.greeting {
-            // It went to a session before this one, which is sound.
-            return self.send(lane, message);
+        // What went to a session before this one is sent to this one, which is sound.
+        let is_sound = self.phase == GreetingPhase::Ready && lane < self.greeting;
+        if !is_sound && self.phase != GreetingPhase::Greeting {
+            self.begin_session(Some(lane), now);
         }
-        if self.phase != GreetingPhase::Greeting {
-            self.begin_session(Some(id), now);
-        }
-        self.held.push_back(Transmit::Send { lane, message, headers: Vec::new() });
+        self.send_in_order(lane, message);
     }
 
     /// The server knows our session no more, and no call has found out.
-    pub fn renew_session(&mut self, now: Instant) {
+    pub(super) fn renew_session(&mut self, now: Instant) {
         if self.phase != GreetingPhase::Greeting && self.hello.is_some() {
             self.begin_session(None, now);
         }
@@ -555,48 +486,40 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// Leaves a session that is over for another. What was asked there cannot be
     /// answered any more, so calls that wait for it would wait for ever; `refused`
     /// is none of them.
-    fn begin_session(&mut self, refused: Option<CallId>, now: Instant) {
-        self.phase = GreetingPhase::Lost;
-        self.revive(now);
+    fn begin_session(&mut self, refused: Option<Lane>, now: Instant) {
+        self.phase = GreetingPhase::Away;
+        self.ensure_greeting(now);
         for &id in self.asks.values().flat_map(|asked| &asked.holds) {
             self.ledger.release(id, now);
         }
         self.ledger.running.lose();
         for id in self.recall_all().into_iter().filter(|&id| Some(id) != refused) {
             self.fail_asked(id, "the server has forgotten the session in which it asked something");
-            self.out.push_back(Transmit::Abort { lane: id.lane() });
+            self.out.push_back(Transmit::Abort { lane: id });
         }
     }
 
     /// For a while nobody heard what the server says that belongs to no call.
-    pub fn handle_gap(&mut self) {
+    pub(super) fn handle_gap(&mut self) {
         if let Some(welcome) = self.welcome.clone() {
             self.tell_lists_changed(&welcome);
         }
     }
 
-    /// Greets a lost server with what the client once said.
-    fn revive(&mut self, now: Instant) {
-        let Some(hello) = self.hello.clone() else { return };
-        self.phase = GreetingPhase::Greeting;
-        self.greeting = self.send_own(&hello, now);
-    }
-
     /// Makes a call that is no client's.
-    fn send_own(&mut self, request: &Message, now: Instant) -> CallId {
+    fn send_own(&mut self, request: &Message, now: Instant) -> Lane {
         let (id, message) = self.ledger.begin(None, request, now);
-        self.send(id.lane(), message);
+        self.send(id, message);
         id
     }
 
     /// What changed while the server was away cannot be known: all lists may have.
     fn tell_lists_changed(&mut self, welcome: &Message) {
-        for capability in ["tools", "prompts", "resources"] {
-            if welcome.capability(&[capability, "listChanged"]).is_some_and(Part::is_true)
-                && let Some(method) = method::list_changed(capability)
+        for (_, list) in LISTS {
+            if welcome.capability(&[list, "listChanged"]).is_some_and(Part::is_true)
+                && let Some(method) = method::list_changed(list)
             {
-                let message = Message::notification(method, None);
-                self.to_client.push_back(ServerEvent::Note { to: To::Session, message });
+                self.to_client.note(To::Session, Message::notification(method, None));
             }
         }
     }
@@ -608,29 +531,29 @@ impl<T: Ticket> LegacyClientHalf<T> {
 /// resumed repeats the last few things that it said, if any.
 const MOST_ANSWERED: usize = 64;
 
-/// A question that was answered, without whose it was: they may be gone.
+/// Where a question came from.
 #[derive(Debug)]
-pub(super) struct AnsweredQuestion {
+pub(super) struct QuestionOrigin {
     id: Id,
+    /// The lane it came by, and the call it was asked on.
     lane: Lane,
-    on: Option<CallId>,
+    on: Option<Lane>,
 }
 
 impl<T: Ticket> LegacyClientHalf<T> {
     /// A client answers a question.
-    pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
+    pub(super) fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
         if let Some(asked) = self.take_ask(ask, now) {
-            self.send(Lane::MAIN, answer.with_id(&asked.id));
+            self.send(Lane::MAIN, answer.with_id(&asked.origin.id));
             if self.answered.len() >= MOST_ANSWERED {
                 self.answered.pop_front();
             }
-            let ServerQuestion { id, lane, on, .. } = asked;
-            self.answered.push_back(AnsweredQuestion { id, lane, on });
+            self.answered.push_back(asked.origin);
         }
     }
 
     /// Nobody is there to answer a question.
-    pub fn refuse_ask(&mut self, ask: Ask, now: Instant) {
+    pub(super) fn refuse_ask(&mut self, ask: Ask, now: Instant) {
         self.supply(ask, &Message::refusal(None, &Refusal::NobodyToAsk), now);
     }
 
@@ -644,40 +567,40 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     /// The calls that may wait for the answer to a question.
-    fn waiting_for(&self, request: &Message, on: Option<CallId>) -> Vec<CallId> {
+    fn waiting_for(&self, request: &Message, on: Option<Lane>) -> Vec<Lane> {
         let mut waiting: Vec<_> = match on {
             Some(on) => vec![on],
             None => self.ledger.asking().collect(),
         };
         if let Some(task) = task_of(request) {
-            let results = self.ledger.of_method(method::TASK_RESULT);
-            let is_theirs = |it: &Message| it.task_id().unwrap_or_default() == *task;
-            let theirs = results.filter(|(_, request)| is_theirs(request));
-            waiting.extend(theirs.map(|(id, _)| id));
+            waiting.extend(self.ledger.select(|call| {
+                call.request.method() == method::TASK_RESULT
+                    && call.request.task_id().unwrap_or_default() == *task
+            }));
         }
         waiting
     }
 
-    /// A question turns out to be about a call.
-    pub fn put_on(&mut self, ask: Ask, on: CallId, now: Instant) {
-        let Some(asked) = self.asks.get_mut(&ask) else { return };
-        if self.ledger.get(on).is_none() {
-            return;
-        }
-        asked.on = Some(on);
-        self.ledger.hold(on, now);
-        for id in std::mem::replace(&mut asked.holds, vec![on]) {
-            self.ledger.release(id, now);
+    /// A question turns out to be about the call of `ticket`.
+    pub(super) fn put_on(&mut self, ask: Ask, ticket: &T, now: Instant) {
+        if let Some(on) = self.find(ticket)
+            && let Some(asked) = self.asks.get_mut(&ask)
+        {
+            asked.origin.on = Some(on);
+            self.ledger.hold(on, now);
+            for id in std::mem::replace(&mut asked.holds, vec![on]) {
+                self.ledger.release(id, now);
+            }
         }
     }
 
     /// The server did not take an answer, so the call that it asked on would wait
     /// for ever. If several questions had this id it is the one that was answered last.
-    pub fn handle_unsupplied(&mut self, answer: &Message) {
-        let of_answer = |it: &AnsweredQuestion| Some(&it.id) == answer.id();
+    pub(super) fn handle_unsupplied(&mut self, answer: &Message) {
+        let of_answer = |it: &QuestionOrigin| Some(&it.id) == answer.id();
         let at = self.answered.iter().rposition(of_answer);
         let on = at.and_then(|at| self.answered.remove(at)).and_then(|it| it.on);
-        if let Some(on) = on.filter(|&on| self.ledger.get(on).is_some()) {
+        if let Some(on) = on.filter(|on| self.ledger.open.contains_key(on)) {
             self.fail_asked(on, "the server did not take the answer to what it asked");
             // It may be there all the same, and at work.
             self.withdraw(on);
@@ -685,11 +608,10 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     /// A call that cannot get what the server asked for.
-    fn fail_asked(&mut self, id: CallId, why: &'static str) {
-        if self.ledger.get(id).is_none() {
-            return;
+    fn fail_asked(&mut self, id: Lane, why: &'static str) {
+        if let Some(call) = self.ledger.end(id) {
+            self.handle_failure(id, call, &Failure::AnswerLost { why });
         }
-        self.handle_unanswered(id.lane(), &Failure::AnswerLost { why });
     }
 
     fn handle_request(&mut self, lane: Lane, request: &Message, now: Instant) {
@@ -698,19 +620,19 @@ impl<T: Ticket> LegacyClientHalf<T> {
             return self.send(Lane::MAIN, Message::result(&id, b"{}"));
         }
         // An event that was replayed. Some servers count anew on each stream.
-        let is_open = self.asks.values().any(|asked| asked.id == id && asked.lane == lane);
+        let is_it = |it: &QuestionOrigin| it.lane == lane && it.id == id;
+        let is_open = self.asks.values().any(|asked| is_it(&asked.origin));
         // Only the stream of a call is resumed as what it was.
-        let is_answered = |it: &AnsweredQuestion| it.lane == lane && it.id == id;
-        if is_open || lane != Lane::MAIN && self.answered.iter().any(is_answered) {
+        if is_open || lane != Lane::MAIN && self.answered.iter().any(is_it) {
             return;
         }
-        let of_lane = Some(CallId(lane.0)).filter(|&on| self.client_of(on).is_some());
+        let of_lane = Some(lane).filter(|&on| self.ticket(on).is_some());
         // It came by the stream of a call that nobody waits for: it is nobody else's.
         let is_over = lane != Lane::MAIN && of_lane.is_none();
         let is_shared = self.sharing == Sharing::Shared;
         let likely = || self.likely().filter(|_| is_shared);
-        let on = of_lane.or_else(|| self.ledger.sole_asking()).or_else(likely);
-        let to = on.and_then(|on| self.client_of(on));
+        let on = of_lane.or_else(|| sole(self.ledger.asking())).or_else(likely);
+        let to = on.and_then(|on| self.ticket(on)).cloned();
         let is_doubtful =
             of_lane.is_none() && task_of(request).is_none() && self.may_be_about_cancelled(now);
         let unclear = to.is_none() && is_shared || is_over || is_doubtful;
@@ -725,65 +647,56 @@ impl<T: Ticket> LegacyClientHalf<T> {
         for &id in &holds {
             self.ledger.hold(id, now);
         }
-        self.asks.insert(ask, ServerQuestion { id, to: to.clone(), lane, on, holds });
-        self.to_client.push_back(ServerEvent::Ask { to, ask, request: request.clone() });
+        let origin = QuestionOrigin { id, lane, on };
+        self.asks.insert(ask, ServerQuestion { origin, to: to.clone(), holds });
+        self.to_client.ask(to, ask, request.clone());
     }
 
     /// The call that a question is put to where clients share a server and only
     /// one of them has calls.
-    fn likely(&self) -> Option<CallId> {
+    fn likely(&self) -> Option<Lane> {
         let asking = || self.ledger.asking();
-        let mut owners = asking().map(|id| Some(self.client_of(id)?.owner()));
+        let mut owners = asking().map(|id| Some(self.ticket(id)?.owner()));
         let first = owners.next()??;
         if owners.any(|other| other != Some(first)) {
             return None;
         }
-        likely_call(asking(), self.asks.values().filter_map(|asked| asked.on))
+        likely_call(asking(), self.asks.values().filter_map(|asked| asked.origin.on))
     }
 
     /// Puts a question that belongs to no call to one, if only one client has calls.
-    pub fn place(&mut self, ask: Ask, now: Instant) -> Option<T> {
-        let on = self.likely()?;
-        let ticket = self.client_of(on)?;
+    pub(super) fn place(&mut self, ask: Ask, now: Instant) -> Option<T> {
+        let ticket = self.ticket(self.likely()?)?.clone();
         self.asks.get_mut(&ask)?.to = To::Call(ticket.clone());
-        self.put_on(ask, on, now);
+        self.put_on(ask, &ticket, now);
         Some(ticket)
     }
 
     /// A question may outlive its call, and some are never answered: the
     /// oldest of those goes first.
     fn make_room_for_ask(&mut self, now: Instant) -> bool {
-        if self.asks.len() < self.most_asks {
+        if self.asks.len() < self.ledger.limits.asks {
             return true;
         }
-        let is_over =
-            |asked: &ServerQuestion<T>| asked.on.is_some_and(|on| self.ledger.get(on).is_none());
+        let is_over = |asked: &ServerQuestion<T>| {
+            asked.origin.on.is_some_and(|on| !self.ledger.open.contains_key(&on))
+        };
         let oldest = self.asks.iter().find(|(_, asked)| is_over(asked)).map(|(&ask, _)| ask);
         let Some(ask) = oldest else { return false };
         let Some(asked) = self.take_ask(ask, now) else { return false };
-        self.send(Lane::MAIN, Message::refusal(Some(&asked.id), &Refusal::NobodyToAsk));
-        self.recall(ask, asked);
+        self.send(Lane::MAIN, Message::refusal(Some(&asked.origin.id), &Refusal::NobodyToAsk));
+        self.to_client.recall(asked.to, ask);
         true
     }
 
-    /// Takes a question back in the server's name.
-    fn recall(&mut self, ask: Ask, asked: ServerQuestion<T>) {
-        let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
-        self.to_client.push_back(ServerEvent::Recall { to: asked.to, ask, message });
-    }
-
     /// The server does not need an answer any more.
-    fn handle_recall(&mut self, message: &Message, now: Instant) {
+    fn handle_recall(&mut self, message: Message, now: Instant) {
         let Some(id) = message.cancelled_id() else { return };
-        let ask = self.asks.iter().find(|(_, asked)| asked.id == id).map(|(&ask, _)| ask);
+        let ask = self.asks.iter().find(|(_, asked)| asked.origin.id == id).map(|(&ask, _)| ask);
         if let Some(ask) = ask
-            && let Some(asked) = self.take_ask(ask, now)
+            && let Some(ServerQuestion { to, .. }) = self.take_ask(ask, now)
         {
-            self.to_client.push_back(ServerEvent::Recall {
-                to: asked.to,
-                ask,
-                message: message.clone(),
-            });
+            self.to_client.0.push_back(ServerEvent::Recall { to, ask, message });
         }
     }
 }

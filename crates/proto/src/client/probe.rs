@@ -68,23 +68,15 @@ pub fn verdict(carrier: Carrier, reply: &ProbeReply) -> Verdict {
 
 fn judge(status: Option<u16>, message: &Value) -> Verdict {
     if let Some(result) = message.get("result") {
-        return match result.get("supportedVersions") {
-            Some(list) => pick(list),
-            // Some legacy servers answer whatever they are asked.
-            None => Verdict::Legacy,
-        };
+        // Some legacy servers answer whatever they are asked.
+        return result.get("supportedVersions").map_or(Verdict::Legacy, pick);
     }
     let error = &message["error"];
-    match error["code"].as_i64() {
-        Some(code) if is_modern_code(code) => match error["data"].get("supported") {
-            Some(list) => pick(list),
-            None => Verdict::Modern(Revision::NEWEST_MODERN),
-        },
-        _ => match status {
-            Some(status @ 400..) => judge_status(status),
-            _ => Verdict::Legacy,
-        },
+    if error["code"].as_i64().is_some_and(is_modern_code) {
+        let newest = Verdict::Modern(Revision::NEWEST_MODERN);
+        return error["data"].get("supported").map_or(newest, pick);
     }
+    status.filter(|status| *status >= 400).map_or(Verdict::Legacy, judge_status)
 }
 
 fn judge_status(status: u16) -> Verdict {

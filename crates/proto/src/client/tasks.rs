@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -75,8 +76,8 @@ pub(super) fn task_goes_on(state: &Value) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskTerm {
     began: Instant,
-    /// What its server said of it; none for as long as it likes.
-    over: Option<Instant>,
+    /// When it is to be forgotten, by what its server said of it; none for as long as it likes.
+    pub(super) over: Option<Instant>,
 }
 
 impl TaskTerm {
@@ -91,11 +92,6 @@ impl TaskTerm {
     pub(super) fn renew(&mut self, state: &Value) {
         let ttl = state.get("ttlMs").or_else(|| state.get("ttl")).and_then(Value::as_u64);
         self.over = ttl.and_then(|ttl| self.began.checked_add(Duration::from_millis(ttl)));
-    }
-
-    /// When it is to be forgotten, if ever.
-    pub(super) fn over(&self) -> Option<Instant> {
-        self.over
     }
 
     /// Whether it may keep a session, for `most` at the longest.
@@ -209,11 +205,11 @@ pub(super) const MOST_PAGES: usize = 32;
 
 /// The question for a page of tools: the first, or that which a cursor names.
 pub(super) fn page_of_tools(cursor: Option<&[u8]>) -> Message {
-    let params = match cursor {
-        Some(cursor) => [b"{\"cursor\":", cursor, b"}"].concat(),
-        None => b"{}".to_vec(),
-    };
-    Message::request(&0.into(), method::LIST_TOOLS, Some(&params))
+    let first = Message::request(&0.into(), method::LIST_TOOLS, Some(b"{}"));
+    match cursor {
+        Some(cursor) => first.with(Member::Cursor, Bytes::copy_from_slice(cursor)),
+        None => first,
+    }
 }
 
 /// A request of our own about one thing, which `member` names.

@@ -171,14 +171,14 @@ fn timeout_is_that_of_the_most_urgent_call() {
     }
     let quiet = limits().quiet;
     assert_eq!(ledger.poll_timeout(), Some(start + quiet));
-    let owner = |id| ledger.get(CallId(id)).map(|call| call.owner);
-    assert_eq!((ledger.len(), owner(1), owner(10_001)), (10_000, Some(0), None));
+    let owner = |id| ledger.open.get(&Lane(id)).map(|call| call.owner);
+    assert_eq!((ledger.open.len(), owner(1), owner(10_001)), (10_000, Some(0), None));
     for id in 1..=9_999 {
-        ledger.end(CallId(id)).unwrap();
+        ledger.end(Lane(id)).unwrap();
     }
     assert_eq!(ledger.poll_timeout(), Some(start + quiet + Duration::from_millis(9_999)));
-    ledger.end(CallId(10_000)).unwrap();
-    assert_eq!((ledger.poll_timeout(), ledger.len()), (None, 0));
+    ledger.end(Lane(10_000)).unwrap();
+    assert_eq!((ledger.poll_timeout(), ledger.open.len()), (None, 0));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_greeting_may_have_a_patience_of_its_own_and_time_may_be_without_end() {
     ledger.begin("endless", &message("0 x/y"), start);
     let later = start + Duration::from_hours(24);
     assert_eq!(ledger.expired(later).unwrap().1.owner, "short");
-    assert!(ledger.expired(later).is_none() && ledger.get(CallId(2)).is_some());
+    assert!(ledger.expired(later).is_none() && ledger.open.contains_key(&Lane(2)));
 }
 
 fn limits() -> Limits {
@@ -206,7 +206,7 @@ fn check(script: &str, expected: &str) {
     let (mut now, mut seen) = (start, Vec::new());
     for step in lines(script) {
         let (verb, what) = step.split_once(' ').unwrap();
-        let id = || CallId(what.parse().unwrap());
+        let id = || Lane(what.parse().unwrap());
         match verb {
             "call" => {
                 let token = ledger.next_id;
@@ -223,7 +223,7 @@ fn check(script: &str, expected: &str) {
                 let note = format!(r#"notifications/progress {{"progressToken":{what}}}"#);
                 ledger.progress(&message(&note), now);
             }
-            "answer" => seen.push(match ledger.answer(&message(&format!("{what} = {{}}"))) {
+            "answer" => seen.push(match ledger.answer(&message(&format!("{what} = {{}}")), now) {
                 Some((_, call)) => format!("{}: answered", call.owner),
                 None => format!("nobody waits for {what}"),
             }),

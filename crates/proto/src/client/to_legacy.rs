@@ -17,13 +17,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::legacy::{LegacyClientHalf, likely_call};
-use super::tasks::declares_tasks;
+use super::tasks::{declares_tasks, request_about};
 use super::tool_headers::ToolHeaders;
-use super::{CallId, InternalCall, Sharing, Ticket};
+use super::{EventQueue, InternalCall, Sharing, Ticket, sole};
 use crate::backoff::Reconnect;
 use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
@@ -33,7 +32,7 @@ use crate::method;
 use crate::project::{self, CacheHints, TASKS, hello, identity, strip_envelope};
 use crate::refusal::{Refusal, code};
 use crate::revision::{Era, Revision};
-use core_tasks::CoreTasks;
+use core_tasks::{CoreTasks, Support};
 use listen_requests::ListenRequest;
 
 mod core_tasks;
@@ -48,7 +47,6 @@ pub struct ToLegacy<T> {
     /// Which arguments its tools want repeated as headers.
     tools: ToolHeaders,
     sharing: Sharing,
-    most_calls: usize,
     next_call: u64,
     calls: BTreeMap<u64, ModernClientCall<T>>,
     listens: BTreeMap<u64, ListenRequest<T>>,
@@ -65,7 +63,7 @@ pub struct ToLegacy<T> {
     due: Option<Instant>,
     /// A client of the server's own era was here, and hears what is for all.
     has_natives: bool,
-    to_client: VecDeque<ServerEvent<T>>,
+    pub(super) to_client: EventQueue<T>,
 }
 
 /// Attempts in a row to reach a server that is gone while somebody listens.
@@ -78,7 +76,8 @@ struct ModernClientCall<T> {
     client: Box<[u8]>,
     /// In its client's words.
     request: Message,
-    inner: CallId,
+    /// The server has it, or had it.
+    begun: bool,
     /// Which log records it wants (GW-54).
     level: Option<usize>,
     visit: Option<Visit>,
@@ -97,20 +96,21 @@ struct ModernClientCall<T> {
 impl<T: Ticket> ToLegacy<T> {
     /// A server that has been told nothing yet.
     pub fn new(carrier: Carrier, sharing: Sharing, limits: &Limits) -> Self {
+        // Whose an unclear question is, is ours to say.
+        let mut inner = LegacyClientHalf::new(Sharing::Alone, limits);
+        // A token may be used again while its call is parked.
+        inner.ledger.sharing = Sharing::Shared;
         Self {
             carrier,
-            // A token may be used again while its call is parked. Whose an
-            // unclear question is, is ours to say.
-            inner: LegacyClientHalf::new(Sharing::Alone, limits).renaming_tokens(limits),
+            inner,
             tools: ToolHeaders::default(),
             sharing,
-            most_calls: limits.calls,
             next_call: 1,
             calls: BTreeMap::new(),
             listens: BTreeMap::new(),
             hears: (carrier == Carrier::Pipe).then_some(true),
             asks: BTreeMap::new(),
-            tasks: CoreTasks::new(limits.tasks, limits.total),
+            tasks: CoreTasks::default(),
             next_ask: 1 << 31,
             level: None,
             leveling: 0,
@@ -118,55 +118,48 @@ impl<T: Ticket> ToLegacy<T> {
             reconnect: Reconnect::new(ATTEMPTS),
             due: None,
             has_natives: false,
-            to_client: VecDeque::new(),
+            to_client: EventQueue(VecDeque::new()),
         }
     }
 
     /// Numbers questions from here on, so that several servers' do not collide.
     #[must_use]
     pub fn asking_from(mut self, first: u64) -> Self {
-        self.inner = self.inner.asking_from(first);
+        self.inner.next_ask = first;
         self.next_ask = first | 1 << 31;
         self
     }
 
-    /// A client opens a call.
-    pub fn open(
-        &mut self,
-        ticket: T,
-        request: &Message,
-        said: &HeaderParams,
-        now: Instant,
-    ) -> CallId {
-        if ticket.is_native() {
-            let id = self.pass(ticket, request, now);
-            self.translate(now);
-            return id;
-        }
-        self.inner.introduce(hello(request));
-        let id = match request.method() {
-            method::DISCOVER => {
-                self.inner.meet(InternalCall::Discover(ticket), now);
-                CallId::DONE
-            }
-            method::LISTEN => self.listen(ticket, request, now),
-            name if method::is_modern_only(name) => self.task_call(ticket, request, now),
-            _ => match self.mismatch(request, said) {
-                Some(why) => self.refuse(ticket, &why),
-                None => self.call(ticket, request, now),
-            },
-        };
-        self.translate(now);
-        id
+    /// What the user allows.
+    fn limits(&self) -> &Limits {
+        &self.inner.ledger.limits
     }
 
-    fn call(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+    /// A client opens a call.
+    pub(super) fn open(&mut self, ticket: T, request: &Message, said: &HeaderParams, now: Instant) {
+        if ticket.is_native() {
+            return self.pass(ticket, request, now);
+        }
+        self.inner.introduce(hello(request));
+        match request.method() {
+            method::DISCOVER => self.inner.meet(InternalCall::Discover(ticket), now),
+            method::LISTEN => self.listen(ticket, request, now),
+            name if method::is_modern_only(name) => self.task_call(ticket, request, now),
+            // The headers of a call fit its arguments, if it has any (GW-44).
+            _ => match said.as_deref().map(|said| self.tools.headers(request, Some(said))) {
+                Some(Err(mismatch)) => self.to_client.finish(ticket, Refusal::from(mismatch)),
+                _ => self.call(ticket, request, now),
+            },
+        }
+    }
+
+    fn call(&mut self, ticket: T, request: &Message, now: Instant) {
         if request.has(Member::RequestState) {
             // One of ours has found its call before it got here.
-            return self.refuse(ticket, &Refusal::BadState);
+            return self.to_client.finish(ticket, Refusal::BadState);
         }
-        if self.calls.len() >= self.most_calls.saturating_mul(4) {
-            return self.refuse(ticket, &Refusal::TooManyCalls);
+        if self.calls.len() >= self.limits().calls.saturating_mul(4) {
+            return self.to_client.finish(ticket, Refusal::TooManyCalls);
         }
         let level = method::wanted_severity(request);
         self.set_level(level, now);
@@ -176,7 +169,7 @@ impl<T: Ticket> ToLegacy<T> {
             ticket,
             client: [said(Member::MetaClient), said(Member::MetaCapabilities)].join(&b' ').into(),
             request: request.clone(),
-            inner: CallId::DONE,
+            begun: false,
             level,
             visit: None,
             visits: 0,
@@ -192,24 +185,30 @@ impl<T: Ticket> ToLegacy<T> {
         } else {
             self.begin(number, now);
         }
-        CallId(number)
     }
 
-    /// Makes a call at the server.
+    /// Makes a call at the server, as a task if its client and its tool know tasks.
     fn begin(&mut self, number: u64, now: Instant) {
-        if self.holds_for_tools(number, now) {
-            return;
+        let Some(call) = self.calls.get(&number) else { return };
+        let may_have = call.request.method() == method::CALL_TOOL && self.may_have(&call.request);
+        let may_be_task = may_have && self.takes_tasks() != Some(false);
+        if may_be_task && self.tasks.tools.is_none() {
+            self.tasks.held.push(number);
+            return self.learn_tools(now);
         }
-        if let Some(request) = self.request_of(number) {
-            self.send_for(number, &request, now);
-        }
+        let support = self.support(&call.request);
+        let as_task = may_be_task && matches!(support, Some(Support::May | Support::Must));
+        let request = strip_envelope(&call.request);
+        let request = if as_task { request.with(Member::Task, "{}") } else { request };
+        self.calls.entry(number).and_modify(|call| call.as_task = as_task);
+        self.send_for(number, &request, now);
     }
 
     /// Makes a request at the server for a call.
     fn send_for(&mut self, number: u64, request: &Message, now: Instant) {
         if let Some(call) = self.calls.get_mut(&number) {
-            let call_of = InternalCall::Call { number, ticket: call.ticket.clone() };
-            call.inner = self.inner.open(call_of, request, now);
+            call.begun = true;
+            self.inner.open(call.at_server(number), request, now);
         }
     }
 
@@ -219,19 +218,14 @@ impl<T: Ticket> ToLegacy<T> {
         number
     }
 
-    fn refuse(&mut self, to: T, why: &Refusal) -> CallId {
-        self.to_client.push_back(ServerEvent::Finish { to, outcome: why.clone().into() });
-        CallId::DONE
-    }
-
     /// A client says something that wants no answer.
-    pub fn note(&mut self, message: &Message, now: Instant) {
-        self.inner.note(strip_envelope(message));
-        self.translate(now);
+    pub(super) fn note(&mut self, mut message: Message, now: Instant) {
+        message = strip_envelope(&message);
+        self.inner.note(message, now);
     }
 
     /// Time has reached `now`.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.end_lingering(now);
         self.stop_waiting_to_hear(Some(now), now);
@@ -239,11 +233,10 @@ impl<T: Ticket> ToLegacy<T> {
         if self.due.take_if(|due| *due <= now).is_some() && !self.listens.is_empty() {
             self.inner.meet(InternalCall::Return, now);
         }
-        self.translate(now);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let lingering = self.calls.values().filter_map(|call| Some(call.lingers.as_ref()?.1));
         let deaf = self.listens.values().filter_map(|listen| listen.deaf);
         let due = self.inner.poll_timeout().into_iter().chain(self.due).chain(self.task_due());
@@ -252,47 +245,39 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Turns what the server said into what its clients understand.
     pub(super) fn translate(&mut self, now: Instant) {
-        while let Some(down) = self.inner.poll_to_client() {
+        while let Some(down) = self.inner.to_client.0.pop_front() {
             match down {
-                ServerEvent::Note { to, message } => self.handle_note(to, &message, now),
+                ServerEvent::Note { to, message } => self.handle_note(to, message, now),
                 ServerEvent::Ask { to, ask, request } => self.handle_ask(&to, ask, &request, now),
-                ServerEvent::Recall { to: To::Call(InternalCall::Native(to)), ask, message } => {
-                    self.to_client.push_back(ServerEvent::Recall {
-                        to: To::Call(to),
-                        ask,
-                        message,
-                    });
-                }
-                ServerEvent::Recall { ask, message, .. } => self.handle_recall(ask, message),
+                ServerEvent::Recall { to, ask, message } => self.handle_recall(to, ask, message),
                 ServerEvent::Finish { to, outcome } => self.handle_finish(to, outcome, now),
                 ServerEvent::Unanswered { to: InternalCall::Native(to) } => {
-                    self.to_client.push_back(ServerEvent::Unanswered { to });
+                    self.to_client.0.push_back(ServerEvent::Unanswered { to });
                 }
                 ServerEvent::Unanswered { .. } => {}
             }
         }
     }
 
-    fn handle_note(&mut self, to: To<InternalCall<T>>, message: &Message, now: Instant) {
-        if method::is_for_all(message.method()) {
-            self.forget_tools();
-            self.tell_listens(message);
-            return self.tell_natives(message);
-        }
-        if let To::Call(InternalCall::Native(to)) = to {
-            let (to, message) = (To::Call(to), message.clone());
-            return self.to_client.push_back(ServerEvent::Note { to, message });
-        }
-        match message.method() {
-            method::LOG => return self.handle_log(&to, message),
-            method::TASK_STATUS => return self.handle_status(message, now),
+    fn handle_note(&mut self, to: To<InternalCall<T>>, message: Message, now: Instant) {
+        match (message.method(), to) {
+            (name, _) if method::is_for_all(name) => {
+                // The tools may be others: they are listed again when it matters.
+                self.tasks.tools = None;
+                self.tell_listens(&message);
+                // What is for everybody is for clients of the server's own era too.
+                if self.has_natives {
+                    self.to_client.note(To::Session, message);
+                }
+            }
+            (_, To::Call(InternalCall::Native(to))) => self.to_client.note(To::Call(to), message),
+            (method::LOG, to) => self.handle_log(&to, message),
+            (method::TASK_STATUS, _) => self.handle_status(&message, now),
+            (method::ELICITED, _) => {}
+            (_, To::Call(InternalCall::Call { ticket, .. })) => {
+                self.to_client.note(To::Call(ticket), message);
+            }
             _ => {}
-        }
-        if let To::Call(InternalCall::Call { ticket, .. }) = to
-            && message.method() != method::ELICITED
-        {
-            let (to, message) = (To::Call(ticket), message.clone());
-            self.to_client.push_back(ServerEvent::Note { to, message });
         }
     }
 
@@ -304,16 +289,10 @@ impl<T: Ticket> ToLegacy<T> {
             (InternalCall::Call { number, .. }, failed) => {
                 self.finish_with_logs(number, failed, now);
             }
-            (InternalCall::Discover(to), Outcome::Answered(answer)) => {
-                let outcome = match answer.kind() {
-                    Kind::Error => self.newer_answer(&answer, method::DISCOVER),
-                    _ => Message::result(&Id::from(0), &self.discovery(&answer)).into(),
-                };
-                self.to_client.push_back(ServerEvent::Finish { to, outcome });
+            (InternalCall::Discover(to), outcome) => {
+                self.to_client.finish(to, outcome.and_then(|welcome| self.discovery(welcome)));
             }
-            (InternalCall::Discover(to) | InternalCall::Native(to), outcome) => {
-                self.to_client.push_back(ServerEvent::Finish { to, outcome });
-            }
+            (InternalCall::Native(to), outcome) => self.to_client.finish(to, outcome),
             (InternalCall::Listen(number), outcome) => self.handle_met(number, outcome, now),
             (InternalCall::Watch { listen, uri, .. }, outcome) => {
                 self.handle_watched(listen, &uri, outcome, now);
@@ -325,8 +304,8 @@ impl<T: Ticket> ToLegacy<T> {
             (InternalCall::Meet, outcome) => self.handle_met_for_level(&outcome, now),
             (InternalCall::Level, _) => self.handle_leveled(now),
             (InternalCall::Tools, outcome) => self.handle_tools(outcome.result(), now),
-            (InternalCall::TaskEnd(number), outcome) => self.handle_task_end(number, outcome, now),
-            (InternalCall::Unwatch { .. } | InternalCall::Aside, _) => {}
+            (InternalCall::TaskEnd(id), outcome) => self.handle_task_end(&id, outcome, now),
+            (InternalCall::Aside, _) => {}
         }
     }
 
@@ -351,27 +330,19 @@ impl<T: Ticket> ToLegacy<T> {
     fn finish(&mut self, number: u64, outcome: impl Into<Outcome>, now: Instant) {
         if let Some(call) = self.calls.remove(&number) {
             self.end_questions_of(number, &call.ticket, now);
-            self.to_client
-                .push_back(ServerEvent::Finish { to: call.ticket, outcome: outcome.into() });
+            self.to_client.finish(call.ticket, outcome);
         }
     }
 
-    /// What to tell the clients, oldest first.
-    pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
-        self.to_client.pop_front()
-    }
-}
-
-impl<T: Ticket> ToLegacy<T> {
     /// A client is back with input for a call, by this request, which speaks for itself (META-3).
-    pub fn again(&mut self, id: CallId, request: &Message, now: Instant) {
-        let Some(call) = self.calls.get_mut(&id.0) else { return };
+    pub(super) fn again(&mut self, ticket: &T, request: &Message, now: Instant) {
+        let call = self.calls.values_mut().find(|call| call.ticket == *ticket);
+        let Some(call) = call else { return };
         call.level = method::wanted_severity(request);
         if let Some(declared) = request.part(Member::MetaCapabilities) {
             call.request = declaring(&call.request, declared);
         }
         self.set_level(None, now);
-        self.translate(now);
     }
 }
 
@@ -389,18 +360,12 @@ fn declaring(first: &Message, declared: Part<'_>) -> Message {
 // Answers of the server, in the words of a modern client.
 
 impl<T: Ticket> ToLegacy<T> {
-    /// Why the headers of a call do not fit its arguments, if they do not (GW-44).
-    fn mismatch(&self, request: &Message, said: &HeaderParams) -> Option<Refusal> {
-        let mismatch = self.tools.headers(request, Some(said.as_deref()?)).err()?;
-        Some(mismatch.into())
-    }
-
     /// An answer of a legacy server in the words of a modern client (GW-44, GW-58).
     fn newer_answer(&self, answer: &Message, method: &str) -> Outcome {
         if answer.kind() == Kind::Error {
             return project::error_for_modern(answer).into();
         }
-        let server = self.inner.welcome().and_then(|it| it.get(Member::ServerInfo));
+        let server = self.inner.welcome.as_ref().and_then(|it| it.get(Member::ServerInfo));
         let server = server.filter(|it| it.len() <= MAX_SERVER_INFO);
         let own = answer.without_meta(&[Member::MetaRelatedTask]);
         let own = project::without_dropped(own.payload_bytes(), method);
@@ -411,7 +376,10 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// What a legacy server said of itself, as a modern one says it (GW-40).
-    fn discovery(&self, welcome: &Message) -> Bytes {
+    fn discovery(&self, welcome: &Message) -> Outcome {
+        if welcome.kind() == Kind::Error {
+            return self.newer_answer(welcome, method::DISCOVER);
+        }
         let mut capabilities = welcome.value(Member::Capabilities).unwrap_or_else(|| json!({}));
         if let Some(all) = capabilities.as_object_mut() {
             let takes_tasks =
@@ -431,14 +399,10 @@ impl<T: Ticket> ToLegacy<T> {
         }
         let server = welcome.value(Member::ServerInfo).filter(Value::is_object);
         let server = server.unwrap_or_else(identity).to_string();
-        let text = result.to_string();
-        let dressed = project::modern(
-            text.as_bytes(),
-            method::DISCOVER,
-            Some(server.as_bytes()),
-            CacheHints::default(),
-        );
-        dressed.unwrap_or_else(|_| text.into())
+        let (text, server) = (result.to_string(), Some(server.as_bytes()));
+        let dressed =
+            project::modern(text.as_bytes(), method::DISCOVER, server, CacheHints::default());
+        Message::result(&Id::from(0), &dressed.unwrap_or_else(|_| text.into())).into()
     }
 }
 
@@ -450,14 +414,13 @@ impl<T: Ticket> ToLegacy<T> {
     fn set_level(&mut self, wanted: Option<usize>, now: Instant) {
         let open = self.calls.values().filter_map(|call| call.level);
         let Some(wanted) = wanted.into_iter().chain(open).min() else { return };
-        match self.inner.welcome().map(|welcome| welcome.capability(&["logging"]).is_some()) {
+        let welcome = self.inner.welcome.as_ref();
+        match welcome.map(|welcome| welcome.capability(&["logging"]).is_some()) {
             _ if self.level == Some(wanted) => return,
             Some(false) => return,
             Some(true) => {
                 self.level = Some(wanted);
-                let params = json!({"level": method::LEVELS[wanted]}).to_string();
-                let params = Some(params.as_bytes());
-                let request = Message::request(&0.into(), method::SET_LEVEL, params);
+                let request = request_about(method::SET_LEVEL, "level", method::LEVELS[wanted]);
                 self.inner.open(InternalCall::Level, &request, now);
             }
             // It is being greeted already, and the level of every open call is looked at then.
@@ -492,18 +455,15 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// A record goes to its call; to the only one that wants any, if it does not say.
-    fn handle_log(&mut self, to: &To<InternalCall<T>>, record: &Message) {
-        let mut wanting = self.calls.iter().filter(|(_, call)| call.level.is_some());
-        let number = match to {
-            To::Call(InternalCall::Call { number, .. }) => Some(*number),
+    fn handle_log(&mut self, to: &To<InternalCall<T>>, record: Message) {
+        let call = match to {
+            To::Call(InternalCall::Call { number, .. }) => self.calls.get(number),
             _ if self.has_native_asking() => None,
-            _ => wanting.next().filter(|_| wanting.next().is_none()).map(|(&number, _)| number),
+            _ => sole(self.calls.values().filter(|call| call.level.is_some())),
         };
-        let call = number.and_then(|number| self.calls.get(&number));
-        let wants = |least| method::is_grave(record, least);
+        let wants = |least| method::is_grave(&record, least);
         if let Some(call) = call.filter(|call| call.level.is_some_and(wants)) {
-            let to = To::Call(call.ticket.clone());
-            self.to_client.push_back(ServerEvent::Note { to, message: record.clone() });
+            self.to_client.note(To::Call(call.ticket.clone()), record);
         }
     }
 
@@ -519,15 +479,11 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Gives the answers that were held back long enough.
     fn end_lingering(&mut self, now: Instant) {
-        let late = |call: &ModernClientCall<T>| {
-            call.lingers.as_ref().is_some_and(|(_, until)| *until <= now)
-        };
-        let due = self.calls.iter().filter(|(_, call)| late(call)).map(|(&number, _)| number);
-        for number in due.collect::<Vec<_>>() {
-            let answer = self.calls.get_mut(&number).and_then(|call| call.lingers.take());
-            if let Some((answer, _)) = answer {
-                self.finish(number, answer, now);
-            }
+        let is_late = |(_, until): &mut (_, Instant)| *until <= now;
+        let calls = self.calls.iter_mut();
+        let due = calls.filter_map(|(&number, it)| Some((number, it.lingers.take_if(is_late)?.0)));
+        for (number, answer) in due.collect::<Vec<_>>() {
+            self.finish(number, answer, now);
         }
     }
 }
@@ -590,11 +546,10 @@ impl<T: Ticket> ToLegacy<T> {
             return self.inner.refuse_ask(ask, now);
         };
         call.asked = true;
-        self.inner.put_on(ask, call.inner, now);
-        let to = To::Call(call.ticket.clone());
+        self.inner.put_on(ask, &call.at_server(number), now);
         let guess = guessed.then(|| (request.clone(), call.client.clone()));
         self.asks.insert(ask, RoutedQuestion { number, guess });
-        self.to_client.push_back(ServerEvent::Ask { to, ask, request });
+        self.to_client.ask(To::Call(call.ticket.clone()), ask, request);
     }
 
     /// The call that a question is likely to be about, where nothing says it. A
@@ -617,22 +572,24 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// The server does not need an answer any more (GW-50).
-    fn handle_recall(&mut self, ask: Ask, message: Message) {
+    fn handle_recall(&mut self, to: To<InternalCall<T>>, ask: Ask, message: Message) {
         self.recall_question(ask);
-        let asked = self.asks.remove(&ask);
-        if let Some(call) = asked.and_then(|asked| self.calls.get(&asked.number)) {
-            let to = To::Call(call.ticket.clone());
-            self.to_client.push_back(ServerEvent::Recall { to, ask, message });
+        let asked = self.asks.remove(&ask).and_then(|asked| self.calls.get(&asked.number));
+        let to = match to {
+            To::Call(InternalCall::Native(to)) => Some(to),
+            _ => asked.map(|call| call.ticket.clone()),
+        };
+        if let Some(to) = to {
+            self.to_client.0.push_back(ServerEvent::Recall { to: To::Call(to), ask, message });
         }
     }
 
     /// A client answers a question.
-    pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
+    pub(super) fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
         let asked = self.asks.remove(&ask);
         if !asked.is_some_and(|asked| self.visited(asked.number, ask, answer, now)) {
             self.inner.supply(ask, answer, now);
         }
-        self.translate(now);
     }
 
     /// A call is over: what it was asked will not be answered (GW-46). If it
@@ -646,9 +603,7 @@ impl<T: Ticket> ToLegacy<T> {
             });
             match other {
                 Some((other, request)) => {
-                    let words = Message::notification(method::CANCELLED, None);
-                    let to = To::Call(ticket.clone());
-                    self.to_client.push_back(ServerEvent::Recall { to, ask, message: words });
+                    self.to_client.recall(To::Call(ticket.clone()), ask);
                     self.put_to(other, ask, request, true, now);
                 }
                 None => self.inner.refuse_ask(ask, now),
@@ -665,14 +620,13 @@ impl<T: Ticket> ToLegacy<T> {
             return false;
         }
         call.visits += 1;
-        let to = To::Call(call.ticket.clone());
         let mut waiting = BTreeSet::new();
         for request in pages {
             let ask = Ask(self.next_ask);
             self.next_ask += 1;
             waiting.insert(ask);
             self.asks.insert(ask, RoutedQuestion { number, guess: None });
-            self.to_client.push_back(ServerEvent::Ask { to: to.clone(), ask, request });
+            self.to_client.ask(To::Call(call.ticket.clone()), ask, request);
         }
         call.visit = Some(Visit { waiting, error: error.clone(), declined: false });
         true
@@ -704,11 +658,16 @@ impl<T: Ticket> ToLegacy<T> {
     }
 }
 
-impl<T> ModernClientCall<T> {
+impl<T: Ticket> ModernClientCall<T> {
+    /// The call that is made for it at the server.
+    fn at_server(&self, number: u64) -> InternalCall<T> {
+        InternalCall::Call { number, ticket: self.ticket.clone() }
+    }
+
     /// Whether the server has it, has not answered it, and may want to know something for it.
     fn may_ask(&self) -> bool {
-        let is_there = self.inner != CallId::DONE && self.visit.is_none();
-        is_there && self.lingers.is_none() && method::may_ask(self.request.method())
+        let is_there = self.begun && self.visit.is_none() && self.lingers.is_none();
+        is_there && method::may_ask(self.request.method())
     }
 }
 

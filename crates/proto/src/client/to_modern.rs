@@ -21,7 +21,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::modern::ModernClientHalf;
-use super::{CallId, InternalCall, Sharing, Ticket};
+use super::tasks::task_request;
+use super::{EventQueue, InternalCall, Sharing, Ticket};
 use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part, quoted};
@@ -33,7 +34,7 @@ use crate::project::{
 use crate::refusal::{Refusal, code};
 use crate::revision::{Era, Revision};
 use extension_tasks::{ExtensionTasks, Tasking};
-use listen_stream::ListenStream;
+use listen_stream::{ListenStream, Pause};
 use wrapped_tools::WrappedTools;
 
 mod extension_tasks;
@@ -44,10 +45,6 @@ mod wrapped_tools;
 #[derive(Debug)]
 pub struct ToModern<T> {
     pub(super) inner: ModernClientHalf<InternalCall<T>>,
-    sharing: Sharing,
-    most_calls: usize,
-    most_asks: usize,
-    patience: Duration,
     next_call: u64,
     calls: BTreeMap<u64, LegacyClientCall<T>>,
     sessions: HashMap<u64, LegacyClient>,
@@ -56,14 +53,11 @@ pub struct ToModern<T> {
     /// What the server said of itself.
     discovered: Option<Message>,
     greeters: Vec<T>,
-    asking: bool,
     next_ask: u64,
-    /// The call that each question belongs to.
-    asks: BTreeMap<Ask, u64>,
     listening: ListenStream<T>,
     tasks: ExtensionTasks,
     tools: WrappedTools,
-    to_client: VecDeque<ServerEvent<T>>,
+    pub(super) to_client: EventQueue<T>,
 }
 
 /// What is known of a client.
@@ -78,10 +72,10 @@ struct LegacyClientCall<T> {
     ticket: T,
     /// In its client's words.
     request: Message,
-    /// As the server knows it now.
-    inner: CallId,
     rounds: u32,
     round: Option<InputRound>,
+    /// What its client is being asked: by that round, or by the task that it waits for.
+    asked: BTreeMap<Ask, InputEntry>,
     /// How far it has got, for progress only grows (GW-19).
     progress: Option<f64>,
     tasking: Tasking,
@@ -94,23 +88,17 @@ impl<T: Ticket> ToModern<T> {
     pub fn new(carrier: Carrier, sharing: Sharing, limits: &Limits) -> Self {
         Self {
             inner: ModernClientHalf::new(carrier, sharing, limits),
-            sharing,
-            most_calls: limits.calls,
-            most_asks: limits.asks,
-            patience: limits.park,
             next_call: 1,
             calls: BTreeMap::new(),
             sessions: HashMap::new(),
             anybody: None,
             discovered: None,
             greeters: Vec::new(),
-            asking: false,
             next_ask: 1,
-            asks: BTreeMap::new(),
             listening: ListenStream::default(),
-            tasks: ExtensionTasks::new(limits.tasks, limits.total),
+            tasks: ExtensionTasks::default(),
             tools: WrappedTools::default(),
-            to_client: VecDeque::new(),
+            to_client: EventQueue(VecDeque::new()),
         }
     }
 
@@ -128,21 +116,18 @@ impl<T: Ticket> ToModern<T> {
         self
     }
 
+    /// What the user allows.
+    fn limits(&self) -> &Limits {
+        &self.inner.ledger.limits
+    }
+
     /// A client opens a call.
-    pub fn open(
-        &mut self,
-        ticket: T,
-        request: &Message,
-        said: &HeaderParams,
-        now: Instant,
-    ) -> CallId {
-        self.listen_after_rest(now);
+    pub(super) fn open(&mut self, ticket: T, request: &Message, said: &HeaderParams, now: Instant) {
+        self.listen_after(Pause::Rest, now);
         if ticket.is_native() {
-            let id = self.inner.open(InternalCall::Native(ticket), request, said, now);
-            self.translate(now);
-            return id.mark_native();
+            return self.inner.open(InternalCall::Native(ticket), request, said, now);
         }
-        let id = match request.method() {
+        match request.method() {
             method::INITIALIZE => self.greet(ticket, request, now),
             method::PING => self.answer(ticket, b"{}"),
             method::SET_LEVEL => self.set_level(ticket, request),
@@ -151,42 +136,46 @@ impl<T: Ticket> ToModern<T> {
             name if method::is_about_core_tasks(name) => self.task_call(ticket, request, now),
             name if method::is_modern_only(name) || method::is_legacy_only(name) => {
                 let method = name.to_owned();
-                self.refuse(ticket, Refusal::UnknownMethod { method })
+                self.to_client.finish(ticket, Refusal::UnknownMethod { method });
             }
             _ => {
                 let tasking = self.tasking_of(&ticket, request);
-                self.call(ticket, request, tasking, now)
+                self.call(ticket, request, tasking, now);
             }
-        };
-        self.translate(now);
-        id
+        }
     }
 
-    fn call(&mut self, ticket: T, request: &Message, tasking: Tasking, now: Instant) -> CallId {
-        if self.calls.len() >= self.most_calls.saturating_mul(4) {
-            return self.refuse(ticket, Refusal::TooManyCalls);
+    fn call(&mut self, ticket: T, request: &Message, tasking: Tasking, now: Instant) {
+        if self.calls.len() >= self.limits().calls.saturating_mul(4) {
+            return self.to_client.finish(ticket, Refusal::TooManyCalls);
         }
         let number = self.next_call;
         self.next_call += 1;
-        let (request, inner, first) = (request.clone(), CallId::DONE, tasking.first());
-        let (rounds, round, progress, answer) = (0, None, None, None);
-        let call =
-            LegacyClientCall { ticket, request, inner, rounds, round, progress, tasking, answer };
+        let call = LegacyClientCall {
+            ticket,
+            request: request.clone(),
+            rounds: 0,
+            round: None,
+            asked: BTreeMap::new(),
+            progress: None,
+            tasking,
+            answer: None,
+        };
         self.calls.insert(number, call);
-        self.begin(number, first.as_ref(), now);
-        CallId(number)
+        self.begin(number, None, now);
     }
 
     /// Makes a call at the server, or another in its place.
     fn begin(&mut self, number: u64, instead: Option<&Message>, now: Instant) {
         let Some(call) = self.calls.get(&number) else { return };
+        let request = match (instead, &call.tasking) {
+            (Some(instead), _) => instead.clone(),
+            (None, Tasking::Wait(wait)) => task_request(method::GET_TASK, &wait.id),
+            (None, _) => call.request.clone(),
+        };
         let envelope = self.envelope_of(&call.ticket).taking_tasks(call.tasking.declares());
-        let sent = envelope.put_on(instead.unwrap_or(&call.request));
-        let call_of = InternalCall::Call { number, ticket: call.ticket.clone() };
-        let inner = self.inner.open(call_of, &sent, &None, now);
-        if let Some(call) = self.calls.get_mut(&number) {
-            call.inner = inner;
-        }
+        let call = InternalCall::Call { number, ticket: call.ticket.clone() };
+        self.inner.open(call, &envelope.put_on(&request), &None, now);
     }
 
     fn session_of(&self, ticket: &T) -> Option<&LegacyClient> {
@@ -202,19 +191,12 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// Answers a call without the server.
-    fn answer(&mut self, to: T, result: &[u8]) -> CallId {
-        let outcome = Message::result(&Id::from(0), result).into();
-        self.to_client.push_back(ServerEvent::Finish { to, outcome });
-        CallId::DONE
-    }
-
-    fn refuse(&mut self, to: T, why: impl Into<Failure>) -> CallId {
-        self.to_client.push_back(ServerEvent::Finish { to, outcome: why.into().into() });
-        CallId::DONE
+    fn answer(&mut self, to: T, result: &[u8]) {
+        self.to_client.finish(to, Message::result(&Id::from(0), result));
     }
 
     /// A client says something that wants no answer.
-    pub fn note(&mut self, message: Message, now: Instant) {
+    pub(super) fn note(&mut self, message: Message, now: Instant) {
         match message.method() {
             method::INITIALIZED => {
                 self.listening.ready = true;
@@ -222,51 +204,52 @@ impl<T: Ticket> ToModern<T> {
             }
             // The server asks when it wants to know (GW-24).
             name if method::is_legacy_notice(name) => {}
-            _ => self.inner.note(message),
+            _ => self.inner.note(message, now),
         }
-        self.translate(now);
     }
 
     /// A client gave up on a call; its own words, if it gave any.
-    pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        if let Some(native) = id.unmark_native() {
-            self.inner.drop_call(native, words, now);
-        } else if let Some(call) = self.calls.remove(&id.0) {
+    pub(super) fn drop_call(&mut self, ticket: &T, words: Option<&Message>, now: Instant) {
+        if ticket.is_native() {
+            return self.inner.drop_call(&InternalCall::Native(ticket.clone()), words, now);
+        }
+        self.drop_calls(|theirs| theirs == ticket, words, now);
+    }
+
+    fn drop_calls(&mut self, is_meant: impl Fn(&T) -> bool, words: Option<&Message>, now: Instant) {
+        let meant = self.calls.extract_if(.., |_, call| is_meant(&call.ticket));
+        for (number, call) in meant.collect::<Vec<_>>() {
             self.recall_round(&call);
-            self.inner.drop_call(call.inner, words, now);
+            let inner = InternalCall::Call { number, ticket: call.ticket.clone() };
+            self.inner.drop_call(&inner, words, now);
             self.leave_task(&call, now);
         }
-        self.translate(now);
     }
 
     /// A client is gone for good.
-    pub fn forget_owner(&mut self, owner: u64, now: Instant) {
+    pub(super) fn forget_owner(&mut self, owner: u64, now: Instant) {
         self.sessions.remove(&owner);
         self.greeters.retain(|ticket| ticket.owner() != owner);
-        let theirs = self.calls.iter().filter(|(_, call)| call.ticket.owner() == owner);
-        for number in theirs.map(|(&number, _)| number).collect::<Vec<_>>() {
-            self.drop_call(CallId(number), None, now);
-        }
+        self.drop_calls(|ticket| ticket.owner() == owner, None, now);
         self.inner.forget_owner(owner, now);
         self.forget_watcher(owner, now);
         self.tasks.forget(owner);
-        self.translate(now);
     }
 
     /// The link is gone. Every open call fails with `why`.
-    pub fn handle_lost(&mut self, why: &Failure, now: Instant) {
-        self.inner.handle_lost(why);
+    pub(super) fn handle_lost(&mut self, why: &Failure, now: Instant) {
+        self.inner.handle_lost(why, now);
         self.translate(now);
         self.tasks.lose();
         // Those whose client is being asked have no call at the server.
         for (_, call) in std::mem::take(&mut self.calls) {
             self.recall_round(&call);
-            self.refuse(call.ticket, why.clone());
+            self.to_client.finish(call.ticket, why.clone());
         }
     }
 
     /// Time has reached `now`.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.translate(now);
         self.end_late_rounds(now);
@@ -274,11 +257,10 @@ impl<T: Ticket> ToModern<T> {
         self.poll_tasks(now);
         self.tasks.expire(now);
         self.handle_listen_timeout(now);
-        self.translate(now);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let rounds = self.calls.values().filter_map(|call| Some(call.round.as_ref()?.until));
         let polls = self.calls.values().filter_map(|call| call.tasking.due());
         let ours = polls.chain(self.tasks.due()).chain(self.tools.due());
@@ -287,16 +269,14 @@ impl<T: Ticket> ToModern<T> {
 
     /// Turns what the server said into what its clients understand.
     pub(super) fn translate(&mut self, now: Instant) {
-        while let Some(down) = self.inner.poll_to_client() {
+        while let Some(down) = self.inner.to_client.0.pop_front() {
             match down {
                 ServerEvent::Note { to: To::Call(to), message } => match to {
                     InternalCall::Call { number, ticket } => {
                         self.handle_note(number, ticket, message);
                     }
                     InternalCall::Listen(number) => self.handle_heard(number, &message, now),
-                    InternalCall::Native(to) => {
-                        self.to_client.push_back(ServerEvent::Note { to: To::Call(to), message });
-                    }
+                    InternalCall::Native(to) => self.to_client.note(To::Call(to), message),
                     _ => {}
                 },
                 ServerEvent::Finish { to, outcome } => self.handle_finish(to, outcome, now),
@@ -309,13 +289,11 @@ impl<T: Ticket> ToModern<T> {
     fn handle_finish(&mut self, to: InternalCall<T>, outcome: Outcome, now: Instant) {
         match (to, outcome) {
             (InternalCall::Call { number, .. }, Outcome::Answered(answer)) => {
-                self.listen_to_who_answers(now);
+                self.listen_after(Pause::Away, now);
                 self.handle_answer(number, &answer, now);
             }
             (InternalCall::Call { number, .. }, failed) => self.finish(number, failed),
-            (InternalCall::Native(to), outcome) => {
-                self.to_client.push_back(ServerEvent::Finish { to, outcome });
-            }
+            (InternalCall::Native(to), outcome) => self.to_client.finish(to, outcome),
             (InternalCall::Meet, outcome) => self.handle_discovered(outcome, now),
             (InternalCall::Tools, outcome) => self.handle_tools(outcome.result(), now),
             (InternalCall::Listen(number), outcome) => {
@@ -325,30 +303,18 @@ impl<T: Ticket> ToModern<T> {
         }
     }
 
-    /// What to tell the clients, oldest first.
-    pub fn poll_to_client(&mut self) -> Option<ServerEvent<T>> {
-        self.to_client.pop_front()
-    }
-
     /// Whether the server has told of itself, or a client has.
-    pub fn is_met(&self) -> bool {
+    pub(super) fn is_met(&self) -> bool {
         self.discovered.is_some() || !self.sessions.is_empty()
     }
 
-    /// The call that was opened with `ticket`, if it is open.
-    pub fn find(&self, ticket: &T) -> Option<CallId> {
-        let call = self.calls.iter().find(|(_, call)| call.ticket == *ticket);
-        let call = call.map(|(&number, _)| CallId(number));
-        let native =
-            || self.inner.find(&InternalCall::Native(ticket.clone())).map(CallId::mark_native);
-        call.or_else(native)
-    }
-
     /// How many calls of clients are open.
-    pub fn calls(&self) -> usize {
-        let native = self.inner.tickets().filter_map(InternalCall::native);
+    pub(super) fn calls(&self) -> usize {
+        let open = self.inner.ledger.open.values();
+        let native = open.filter_map(|call| call.owner.ticket.native());
         let native = native.filter(|ticket| ticket.counts()).count();
-        self.calls.len() + self.greeters.len() + self.listening.waiting() + native
+        let waiting = self.greeters.len() + self.listening.subscribers.len();
+        self.calls.len() + waiting + native
     }
 }
 
@@ -368,7 +334,7 @@ impl<T: Ticket> ToModern<T> {
         }
         let message =
             if method::is_for_all(message.method()) { unmarked(&message) } else { message };
-        self.to_client.push_back(ServerEvent::Note { to: To::Call(ticket), message });
+        self.to_client.note(To::Call(ticket), message);
     }
 
     /// The server answered a call.
@@ -392,8 +358,9 @@ impl<T: Ticket> ToModern<T> {
             }
             None | Some("complete") => {
                 let older = self.older(&call.ticket, answer, method);
-                let method = method.to_owned();
-                self.learn_tools(&method, answer);
+                if method == method::LIST_TOOLS {
+                    self.tools.learn(answer);
+                }
                 self.finish(number, older);
             }
             Some(other) => {
@@ -407,8 +374,7 @@ impl<T: Ticket> ToModern<T> {
     fn finish(&mut self, number: u64, outcome: impl Into<Outcome>) {
         if let Some(call) = self.calls.remove(&number) {
             self.recall_round(&call);
-            self.to_client
-                .push_back(ServerEvent::Finish { to: call.ticket, outcome: outcome.into() });
+            self.to_client.finish(call.ticket, outcome);
         }
     }
 
@@ -456,33 +422,32 @@ impl LegacyClient {
 
 impl<T: Ticket> ToModern<T> {
     /// A client says hello: we know the answer, or ask the server about itself.
-    fn greet(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
-        if self.greeters.len() >= self.most_calls.saturating_mul(4) {
-            return self.refuse(ticket, Refusal::TooManyCalls);
+    fn greet(&mut self, ticket: T, request: &Message, now: Instant) {
+        if self.greeters.len() >= self.limits().calls.saturating_mul(4) {
+            return self.to_client.finish(ticket, Refusal::TooManyCalls);
         }
         self.sessions.insert(ticket.owner(), LegacyClient::greet(request));
         if let Some(discovered) = self.discovered.clone() {
             return self.welcome(ticket, &discovered);
         }
         self.greeters.push(ticket);
-        if !std::mem::replace(&mut self.asking, true) {
+        let mut open = self.inner.ledger.open.values();
+        if !open.any(|call| call.owner.ticket == InternalCall::Meet) {
             let question = Message::request(&0.into(), method::DISCOVER, Some(b"{}"));
             let question = Envelope::ours().put_on(&question);
             self.inner.open(InternalCall::Meet, &question, &None, now);
         }
-        CallId::DONE
     }
 
     fn handle_discovered(&mut self, outcome: Outcome, now: Instant) {
         let outcome = outcome.and_then(|it| welcome_within_bounds(it).cloned().into());
-        self.asking = false;
         let greeters = std::mem::take(&mut self.greeters);
         let Some(answer) = outcome.result() else {
             let older = |it: &Message| older_answer(it, method::DISCOVER, Revision::ASSUMED, false);
             let outcome = outcome.and_then(older);
             for to in greeters {
                 self.sessions.remove(&to.owner());
-                self.to_client.push_back(ServerEvent::Finish { to, outcome: outcome.clone() });
+                self.to_client.finish(to, outcome.clone());
             }
             return;
         };
@@ -496,7 +461,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// The answer to `initialize`, from what the server says of itself (GW-10).
-    fn welcome(&mut self, ticket: T, discovered: &Message) -> CallId {
+    fn welcome(&mut self, ticket: T, discovered: &Message) {
         let mut capabilities = discovered.value(Member::Capabilities).unwrap_or_else(|| json!({}));
         if let Some(all) = capabilities.as_object_mut() {
             all.retain(|name, _| !matches!(name.as_str(), "extensions" | "tasks"));
@@ -519,24 +484,24 @@ impl<T: Ticket> ToModern<T> {
         if let Some(instructions) = discovered.value(Member::Instructions) {
             result["instructions"] = instructions;
         }
-        self.answer(ticket, result.to_string().as_bytes())
+        self.answer(ticket, result.to_string().as_bytes());
     }
 
     /// Which log records a client wants, from its next call on (GW-20).
-    fn set_level(&mut self, ticket: T, request: &Message) -> CallId {
+    fn set_level(&mut self, ticket: T, request: &Message) {
         let level = request.log_level().unwrap_or_default();
         if method::severity(&level).is_none() {
             let what = "params.level must be the name of a level".to_owned();
-            return self.refuse(ticket, Refusal::BadParams { what });
+            return self.to_client.finish(ticket, Refusal::BadParams { what });
         }
         if self.discovered.as_ref().is_some_and(|it| it.capability(&["logging"]).is_none()) {
             let method = method::SET_LEVEL.to_owned();
-            return self.refuse(ticket, Refusal::UnknownMethod { method });
+            return self.to_client.finish(ticket, Refusal::UnknownMethod { method });
         }
         if let Some(session) = self.sessions.get_mut(&ticket.owner()) {
             session.envelope.level = Some(level.into());
         }
-        self.answer(ticket, b"{}")
+        self.answer(ticket, b"{}");
     }
 }
 
@@ -566,8 +531,8 @@ const PACE: Duration = Duration::from_millis(250);
 struct InputRound {
     /// To be brought back byte for byte.
     state: Option<Bytes>,
-    waiting: BTreeMap<Ask, InputEntry>,
-    answers: Vec<(String, Bytes)>,
+    /// Members of `inputResponses`.
+    answers: Vec<Vec<u8>>,
     /// When the wait is over, one way or the other.
     until: Instant,
 }
@@ -581,20 +546,18 @@ struct InputEntry {
 }
 
 impl InputEntry {
-    /// What its client is asked.
-    fn request(&self, params: &[u8]) -> Message {
-        Message::request(&Id::Text(self.key.as_str().into()), &self.method, Some(params))
-    }
-
-    /// What its client answers, for the server; why the call fails, if there is no slot for it.
-    fn answer(&self, answer: &Message) -> Result<Bytes, String> {
-        match (answer.kind(), self.method.as_str()) {
-            (Kind::Result, _) => Ok(answer.payload_bytes()),
-            (_, method::ELICIT) => Ok(Bytes::from_static(br#"{"action":"cancel"}"#)),
+    /// What its client answers, as a member of `inputResponses`; why the call fails, if there
+    /// is no slot for it.
+    fn answer(&self, answer: &Message) -> Result<Vec<u8>, String> {
+        let answer = match (answer.kind(), self.method.as_str()) {
+            (Kind::Result, _) => answer.payload_bytes(),
+            (_, method::ELICIT) => Bytes::from_static(br#"{"action":"cancel"}"#),
             (_, kind) => {
-                Err(format!("the client did not answer {kind}: {}", answer.error_message()))
+                let why = answer.error_message();
+                return Err(format!("the client did not answer {kind}: {why}"));
             }
-        }
+        };
+        Ok([quoted(&self.key).as_bytes(), b":", &answer].concat())
     }
 }
 
@@ -603,51 +566,41 @@ impl<T: Ticket> ToModern<T> {
     fn begin_round(&mut self, number: u64, answer: &Message, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         call.rounds += 1;
-        let rounds = call.rounds;
-        let state = answer.get(Member::RequestState).map(Bytes::copy_from_slice);
         let entries = entries(answer);
-        if rounds > MOST_ROUNDS || entries.len() > MOST_ENTRIES {
+        if call.rounds > MOST_ROUNDS || entries.len() > MOST_ENTRIES {
             return self.fail(number, "the server has asked too often");
         }
-        let mut round =
-            InputRound { state, waiting: BTreeMap::new(), answers: Vec::new(), until: now };
-        if entries.is_empty() {
-            round.until = now + PACE;
-            self.set_round(number, round);
-            return;
-        }
-        round.until = now + self.patience;
-        let asked = match self.in_older_words(number, &entries) {
-            Ok(asked) => asked,
+        let requests = match self.in_older_words(number, &entries) {
+            Ok(requests) => requests,
             Err(needed) => return self.fail(number, &format!("the server needs {needed}")),
         };
-        if self.asks.len() + asked.len() > self.most_asks {
+        if !self.may_ask(entries.len()) {
             return self.fail(number, "too many questions are open");
         }
-        let Some(to) = self.calls.get(&number).map(|call| call.ticket.clone()) else { return };
-        for (entry, params) in entries.into_iter().zip(asked) {
-            let ask = self.ask_entry(number, &to, entry.request(&params));
-            round.waiting.insert(ask, entry);
-        }
-        self.set_round(number, round);
+        let until = now + if entries.is_empty() { PACE } else { self.limits().park };
+        let state = answer.get(Member::RequestState).map(Bytes::copy_from_slice);
+        let round = InputRound { state, answers: Vec::new(), until };
+        self.calls.entry(number).and_modify(|call| call.round = Some(round));
+        self.ask_entries(number, entries, requests);
     }
 
-    fn set_round(&mut self, number: u64, round: InputRound) {
-        if let Some(call) = self.calls.get_mut(&number) {
-            call.round = Some(round);
-        }
+    /// Whether so many questions may be asked besides those that are open.
+    fn may_ask(&self, more: usize) -> bool {
+        let open: usize = self.calls.values().map(|call| call.asked.len()).sum();
+        open + more <= self.limits().asks
     }
 
-    /// All entries as the client knows them; what is needed, if one of them cannot be asked.
-    fn in_older_words(&self, number: u64, entries: &[InputEntry]) -> Result<Vec<Bytes>, String> {
+    /// What the client is asked for each entry; what is needed, if one of them cannot be asked.
+    fn in_older_words(&self, number: u64, entries: &[InputEntry]) -> Result<Vec<Message>, String> {
         let call = self.calls.get(&number);
         let session = call.and_then(|call| self.session_of(&call.ticket));
-        let asked = entries.iter().enumerate().map(|(index, entry)| {
+        let asked = entries.iter().zip(self.next_ask..).map(|(entry, ask)| {
+            let InputEntry { key, method, params } = entry;
             let session = session?;
-            let id = format!("switchboard-{}", self.next_ask + index as u64);
-            let declared = &session.envelope.capabilities;
-            project::permits(declared, &entry.method, &entry.params).then_some(())?;
-            project::legacy_question(&entry.method, &entry.params, session.revision, &id)
+            project::permits(&session.envelope.capabilities, method, params).then_some(())?;
+            let id = format!("switchboard-{ask}");
+            let params = project::legacy_question(method, params, session.revision, &id)?;
+            Some(Message::request(&Id::Text(key.as_str().into()), method, Some(&params)))
         });
         asked.collect::<Option<_>>().ok_or_else(|| {
             let kinds: Vec<_> = entries.iter().map(|entry| entry.method.as_str()).collect();
@@ -655,33 +608,38 @@ impl<T: Ticket> ToModern<T> {
         })
     }
 
-    /// Asks the client of a call for one entry.
-    fn ask_entry(&mut self, number: u64, to: &T, request: Message) -> Ask {
-        let ask = Ask(self.next_ask);
-        self.next_ask += 1;
-        self.asks.insert(ask, number);
-        let to = To::Call(to.clone());
-        self.to_client.push_back(ServerEvent::Ask { to, ask, request });
-        ask
+    /// Asks the client of a call for these entries.
+    fn ask_entries(&mut self, number: u64, entries: Vec<InputEntry>, requests: Vec<Message>) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        for (entry, request) in entries.into_iter().zip(requests) {
+            let ask = Ask(self.next_ask);
+            self.next_ask += 1;
+            self.to_client.ask(To::Call(call.ticket.clone()), ask, request);
+            call.asked.insert(ask, entry);
+        }
     }
 
     /// A client answers a question.
-    pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
-        let Some(number) = self.asks.remove(&ask) else { return };
-        if self.update_task(number, ask, answer, now) {
-            return self.translate(now);
-        }
-        let round = self.calls.get_mut(&number).and_then(|call| call.round.as_mut());
-        let Some(round) = round else { return };
-        let Some(entry) = round.waiting.remove(&ask) else { return };
-        match entry.answer(answer) {
-            Ok(answer) => round.answers.push((entry.key, answer)),
+    pub(super) fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
+        let mut calls = self.calls.iter_mut();
+        let asked = calls.find_map(|(&number, it)| Some((number, it.asked.remove(&ask)?, it)));
+        let Some((number, entry, call)) = asked else { return };
+        let answer = match entry.answer(answer) {
+            Ok(answer) => answer,
             Err(what) => return self.fail(number, &what),
+        };
+        if let Tasking::Wait(wait) = &mut call.tasking {
+            wait.due = Some(now);
+            let update = task_request(method::UPDATE_TASK, &wait.id);
+            let update = update.with(Member::InputResponses, object_of(&[answer]));
+            let to = call.ticket.clone();
+            self.tell_aside(&to, &update, now);
+        } else if let Some(round) = &mut call.round {
+            round.answers.push(answer);
+            if call.asked.is_empty() {
+                self.go_on(number, now);
+            }
         }
-        if round.waiting.is_empty() {
-            self.go_on(number, now);
-        }
-        self.translate(now);
     }
 
     /// The call again, under another id, with what the server asked for (MRTR-5).
@@ -693,13 +651,7 @@ impl<T: Ticket> ToModern<T> {
             request = request.with(Member::RequestState, state);
         }
         if !round.answers.is_empty() {
-            let answers = round
-                .answers
-                .iter()
-                .map(|(key, answer)| [quoted(key).as_bytes(), b":", answer].concat());
-            let answers = answers.collect::<Vec<_>>().join(&b","[..]);
-            let answers = [b"{", answers.as_slice(), b"}"].concat();
-            request = request.with(Member::InputResponses, answers);
+            request = request.with(Member::InputResponses, object_of(&round.answers));
         }
         self.begin(number, Some(&request), now);
     }
@@ -710,9 +662,9 @@ impl<T: Ticket> ToModern<T> {
         let is_late =
             |call: &LegacyClientCall<T>| call.round.as_ref().is_some_and(|it| it.until <= now);
         let late = self.calls.iter().filter(|(_, call)| is_late(call));
-        for number in late.map(|(&number, _)| number).collect::<Vec<_>>() {
-            let round = self.calls.get(&number).and_then(|call| call.round.as_ref());
-            if round.is_some_and(|round| round.waiting.is_empty()) {
+        let late = late.map(|(&number, call)| (number, call.asked.is_empty()));
+        for (number, may_go_on) in late.collect::<Vec<_>>() {
+            if may_go_on {
                 self.go_on(number, now);
             } else {
                 self.fail(number, "the client did not answer in time");
@@ -722,12 +674,8 @@ impl<T: Ticket> ToModern<T> {
 
     /// What was asked is not wanted any more.
     fn recall_round(&mut self, call: &LegacyClientCall<T>) {
-        let rounds = call.round.iter().flat_map(|round| round.waiting.keys());
-        for &ask in rounds.chain(call.tasking.asked()) {
-            self.asks.remove(&ask);
-            let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
-            let to = To::Call(call.ticket.clone());
-            self.to_client.push_back(ServerEvent::Recall { to, ask, message });
+        for &ask in call.asked.keys() {
+            self.to_client.recall(To::Call(call.ticket.clone()), ask);
         }
     }
 
@@ -743,6 +691,11 @@ impl<T: Ticket> ToModern<T> {
         };
         self.finish(number, outcome);
     }
+}
+
+/// An object of these members.
+fn object_of(members: &[Vec<u8>]) -> Vec<u8> {
+    [b"{", members.join(&b","[..]).as_slice(), b"}"].concat()
 }
 
 /// What a result, or the state of a task, asks for.

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use memchr::memmem;
 
+use super::tasks::page_of_tools;
 use crate::header::Mismatch;
 use crate::header::param::{self, Annotation};
-use crate::jsonrpc::{Id, ItemAction, Member, Message};
+use crate::jsonrpc::{ItemAction, Member, Message};
 use crate::limits::MAX_ID;
 use crate::method;
 
@@ -102,12 +104,6 @@ impl HeaderRetry {
     /// Asks for a page of the list, under the envelope of the call.
     pub(super) fn list(&self, cursor: Option<&[u8]>) -> Message {
         let envelope = self.request.get(Member::Meta).unwrap_or(b"{}");
-        let mut list = [b"{\"_meta\":", envelope].concat();
-        if let Some(cursor) = cursor {
-            list.extend_from_slice(b",\"cursor\":");
-            list.extend_from_slice(cursor);
-        }
-        list.push(b'}');
-        Message::request(&Id::from(0), method::LIST_TOOLS, Some(&list))
+        page_of_tools(cursor).with(Member::Meta, Bytes::copy_from_slice(envelope))
     }
 }

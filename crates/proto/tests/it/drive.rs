@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use switchboard_proto::client::{self, CallId, Sharing, Ticket};
+use switchboard_proto::client::{self, Sharing, Ticket};
 use switchboard_proto::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane, ServerEvent};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Id, Incoming, Message, parse, parse_one};
 use switchboard_proto::limits::Limits;
+use switchboard_proto::method;
 use switchboard_proto::server::{self, Frame};
 
 const METHODS: [&str; 12] = [
@@ -293,7 +294,10 @@ impl Ticket for Call {
 /// The calls that somebody waits for.
 #[derive(Default)]
 struct Waiting {
-    calls: HashMap<Call, CallId>,
+    /// By the methods that they call.
+    calls: HashMap<Call, String>,
+    /// Were dropped, and may be answered all the same.
+    late: HashSet<Call>,
     finished: HashSet<Call>,
     next: u64,
 }
@@ -304,26 +308,30 @@ impl Waiting {
         Call { owner, number: self.next }
     }
 
-    /// One of the calls that are open.
-    fn pick(&self, dice: &mut Dice<'_>) -> Option<(Call, CallId)> {
-        let mut calls: Vec<_> = self.calls.iter().map(|(call, &id)| (call.clone(), id)).collect();
-        calls.sort_by_key(|(call, _)| call.number);
+    /// One of the calls that are open, which is dropped.
+    fn pick(&mut self, dice: &mut Dice<'_>) -> Option<Call> {
+        let mut calls: Vec<_> = self.calls.keys().cloned().collect();
+        calls.sort_by_key(|call| call.number);
         let at = usize::try_from(dice.roll()).unwrap_or_default() % calls.len().max(1);
-        calls.get(at).cloned().filter(|&(_, id)| id != CallId::DONE)
+        let call = calls.get(at)?;
+        let method = self.calls.remove(call)?;
+        // These may wait for what the server says to somebody else.
+        if [method::INITIALIZE, method::DISCOVER, method::SUBSCRIBE].contains(&&*method) {
+            self.late.insert(call.clone());
+        }
+        Some(call.clone())
     }
 
     fn check(&mut self, down: &ServerEvent<Call>) {
         if let ServerEvent::Finish { to, .. } = down {
-            assert!(self.calls.remove(to).is_some(), "{to:?} was not open");
+            let is_open = self.calls.remove(to).is_some() || self.late.remove(to);
+            assert!(is_open, "{to:?} was not open");
             assert!(self.finished.insert(to.clone()), "{to:?} finished twice");
         }
     }
 
-    fn begun(&mut self, ticket: Call, id: CallId, downs: &[ServerEvent<Call>]) {
-        self.calls.insert(ticket, id);
-        for down in downs {
-            self.check(down);
-        }
+    fn begin(&mut self, ticket: Call, request: &Message) {
+        self.calls.insert(ticket, request.method().to_owned());
     }
 }
 
@@ -340,7 +348,8 @@ fn gone() -> Failure {
 pub(crate) fn client_legacy(bytes: &[u8]) {
     let mut dice = Dice(bytes);
     let sharing = dice.of(&[Sharing::Alone, Sharing::Shared]);
-    let mut half = client::legacy::LegacyClientHalf::<Call>::new(sharing, &limits());
+    let half = client::legacy::LegacyClientHalf::<Call>::new(sharing, &limits());
+    let mut half = client::ClientHalf::Legacy(Box::new(half));
     let mut waiting = Waiting::default();
     let mut now = start();
     while !dice.0.is_empty() {
@@ -349,23 +358,22 @@ pub(crate) fn client_legacy(bytes: &[u8]) {
         match dice.roll() % 14 {
             0..=3 => {
                 let ticket = waiting.ticket(owner);
-                let id = half.open(ticket.clone(), &dice.request(), now);
-                let downs: Vec<_> = std::iter::from_fn(|| half.poll_to_client()).collect();
-                waiting.begun(ticket, id, &downs);
+                let request = dice.request();
+                waiting.begin(ticket.clone(), &request);
+                half.open(ticket, &request, &None, now);
             }
             4..=6 => half.handle_message(lane, &dice.message(), now),
             7 => {
-                if let Some((call, id)) = waiting.pick(&mut dice) {
-                    half.drop_call(id, Some(&dice.notice()), now);
-                    waiting.calls.remove(&call);
+                if let Some(call) = waiting.pick(&mut dice) {
+                    half.drop_call(&call, Some(&dice.notice()), now);
                 }
             }
-            8 => half.note(dice.notice()),
+            8 => half.note(dice.notice(), now),
             9 => half.supply(Ask(dice.roll() % 8), &dice.answer(), now),
-            10 => half.handle_unanswered(lane, &gone()),
+            10 => half.handle_unanswered(lane, &gone(), now),
             11 if dice.roll().is_multiple_of(2) => half.renew_session(now),
             11 => half.handle_session_over(lane, now),
-            12 if dice.roll().is_multiple_of(4) => half.handle_unsupplied(&dice.answer()),
+            12 if dice.roll().is_multiple_of(4) => half.handle_unsupplied(&dice.answer(), now),
             12 => {
                 now += Duration::from_secs(dice.roll() % 8);
                 half.handle_timeout(now);
@@ -374,7 +382,7 @@ pub(crate) fn client_legacy(bytes: &[u8]) {
                 half.forget_owner(owner, now);
                 waiting.calls.retain(|call, _| call.owner != owner);
             }
-            _ if dice.roll().is_multiple_of(4) => half.handle_lost(&gone()),
+            _ if dice.roll().is_multiple_of(4) => half.handle_lost(&gone(), now),
             _ => half.refuse_ask(Ask(dice.roll() % 8), now),
         }
         while half.poll_transmit().is_some() {}
@@ -383,7 +391,7 @@ pub(crate) fn client_legacy(bytes: &[u8]) {
         }
         assert!(half.calls() <= 64, "more calls than allowed");
     }
-    half.handle_lost(&gone());
+    half.handle_lost(&gone(), now);
     while let Some(down) = half.poll_to_client() {
         waiting.check(&down);
     }
@@ -395,7 +403,8 @@ pub(crate) fn client_modern(bytes: &[u8]) {
     let mut dice = Dice(bytes);
     let carrier = dice.of(&[Carrier::Http, Carrier::Pipe]);
     let sharing = dice.of(&[Sharing::Alone, Sharing::Shared]);
-    let mut half = client::modern::ModernClientHalf::<Call>::new(carrier, sharing, &limits());
+    let half = client::modern::ModernClientHalf::<Call>::new(carrier, sharing, &limits());
+    let mut half = client::ClientHalf::Modern(Box::new(half));
     let mut waiting = Waiting::default();
     let mut now = start();
     while !dice.0.is_empty() {
@@ -405,18 +414,17 @@ pub(crate) fn client_modern(bytes: &[u8]) {
             0..=2 => {
                 let ticket = waiting.ticket(owner);
                 let said = Some(Vec::new()).filter(|_| dice.roll().is_multiple_of(2));
-                let id = half.open(ticket.clone(), &dice.request(), &said, now);
-                let downs: Vec<_> = std::iter::from_fn(|| half.poll_to_client()).collect();
-                waiting.begun(ticket, id, &downs);
+                let request = dice.request();
+                waiting.begin(ticket.clone(), &request);
+                half.open(ticket, &request, &said, now);
             }
             3..=5 => half.handle_message(lane, &dice.message(), now),
             6 => {
-                if let Some((call, id)) = waiting.pick(&mut dice) {
-                    half.drop_call(id, Some(&dice.notice()), now);
-                    waiting.calls.remove(&call);
+                if let Some(call) = waiting.pick(&mut dice) {
+                    half.drop_call(&call, Some(&dice.notice()), now);
                 }
             }
-            7 => half.handle_unanswered(lane, &gone()),
+            7 => half.handle_unanswered(lane, &gone(), now),
             8 => {
                 now += Duration::from_secs(dice.roll() % 8);
                 half.handle_timeout(now);
@@ -425,8 +433,8 @@ pub(crate) fn client_modern(bytes: &[u8]) {
                 half.forget_owner(owner, now);
                 waiting.calls.retain(|call, _| call.owner != owner);
             }
-            _ if dice.roll().is_multiple_of(4) => half.handle_lost(&gone()),
-            _ => half.note(dice.notice()),
+            _ if dice.roll().is_multiple_of(4) => half.handle_lost(&gone(), now),
+            _ => half.note(dice.notice(), now),
         }
         while half.poll_transmit().is_some() {}
         while let Some(down) = half.poll_to_client() {
@@ -434,7 +442,7 @@ pub(crate) fn client_modern(bytes: &[u8]) {
         }
         assert!(half.calls() <= 64, "more calls than allowed");
     }
-    half.handle_lost(&gone());
+    half.handle_lost(&gone(), now);
     while let Some(down) = half.poll_to_client() {
         waiting.check(&down);
     }
@@ -481,16 +489,15 @@ fn across(mut dice: Dice<'_>, mut half: client::ClientHalf<Call>) {
         match dice.roll() % 16 {
             0..=3 => {
                 let ticket = waiting.ticket(owner);
-                let id = half.open(ticket.clone(), &dice.request(), &None, now);
-                let downs: Vec<_> = std::iter::from_fn(|| half.poll_to_client()).collect();
-                waiting.begun(ticket, id, &downs);
+                let request = dice.request();
+                waiting.begin(ticket.clone(), &request);
+                half.open(ticket, &request, &None, now);
             }
             4..=5 => half.handle_message(lane, &dice.message(), now),
             6..=8 => half.handle_message(lane, &across_message(&mut dice), now),
             9 => {
-                if let Some((call, id)) = waiting.pick(&mut dice) {
-                    half.drop_call(id, Some(&dice.notice()), now);
-                    waiting.calls.remove(&call);
+                if let Some(call) = waiting.pick(&mut dice) {
+                    half.drop_call(&call, Some(&dice.notice()), now);
                 }
             }
             10 => half.note(dice.notice(), now),
@@ -522,8 +529,8 @@ fn across(mut dice: Dice<'_>, mut half: client::ClientHalf<Call>) {
         waiting.check(&down);
     }
     // Listens outlive the link: they are ended by whoever listens.
-    waiting.calls.retain(|call, _| half.find(call).is_none());
-    assert!(waiting.calls.is_empty(), "left hanging: {:?}", waiting.calls);
+    assert_eq!(half.calls(), waiting.calls.len(), "left hanging: {:?}", waiting.calls);
+    assert!(waiting.calls.values().all(|method| method == method::LISTEN));
 }
 
 /// Any text: parsing does not panic, and a message that moves to another id

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{GreetingPhase, LegacyClientHalf, OutstandingCall};
 use crate::client::tasks::request_about;
-use crate::client::{CallId, Sharing, Ticket, Transmit, cancel_notice};
+use crate::client::{Sharing, Ticket, Transmit, cancel_notice};
 use crate::exchange::{Lane, ServerEvent};
 use crate::jsonrpc::{Id, Message};
 use crate::method;
@@ -23,36 +23,25 @@ use crate::watch::Watcher;
 
 impl<T: Ticket> LegacyClientHalf<T> {
     /// Answers what the server is not asked: a client stops while another goes on,
-    /// or wants more than can be watched.
-    pub(super) fn answer_watch(&mut self, ticket: &T, request: &Message) -> Option<CallId> {
+    /// or wants more than can be watched. False if it is asked.
+    pub(super) fn answer_watch(&mut self, ticket: &T, request: &Message) -> bool {
+        let Some(uri) = request.uri() else { return false };
         match request.method() {
-            method::SUBSCRIBE
-                if !self.watches.have_room([&*request.uri()?].into_iter(), watcher(ticket)) =>
-            {
-                Some(self.fail(ticket.clone(), &Refusal::TooManyWatched))
+            method::SUBSCRIBE if !self.watches.have_room([&*uri].into_iter(), watcher(ticket)) => {
+                self.to_client.finish(ticket.clone(), Refusal::TooManyWatched);
             }
-            method::UNSUBSCRIBE if !self.watches.remove(&request.uri()?, ticket.owner()) => {
-                let answer = Message::result(&Id::from(0), b"{}");
-                self.finish(ticket.clone(), answer);
-                Some(CallId::DONE)
+            method::UNSUBSCRIBE if !self.watches.remove(&uri, ticket.owner()) => {
+                self.to_client.finish(ticket.clone(), Message::result(&Id::from(0), b"{}"));
             }
-            _ => None,
+            _ => return false,
         }
-    }
-
-    /// A call goes to the server: does it ask for a resource to be watched?
-    pub(super) fn begin_watch(&mut self, id: CallId, watcher: Watcher, request: &Message) {
-        if request.method() == method::SUBSCRIBE
-            && let Some(uri) = request.uri()
-        {
-            self.watches.ask(&uri, watcher, id.0);
-        }
+        true
     }
 
     /// A call is over: if it asked for a resource, then that is watched now, or not.
     pub(super) fn end_watch(
         &mut self,
-        id: CallId,
+        id: Lane,
         call: &OutstandingCall<Option<T>>,
         is_granted: bool,
     ) {
@@ -64,35 +53,11 @@ impl<T: Ticket> LegacyClientHalf<T> {
         }
     }
 
-    /// Whether one link can watch all of these besides the rest.
-    pub(crate) fn can_watch<'a>(
-        &self,
-        uris: impl Iterator<Item = &'a str>,
-        watcher: Watcher,
-    ) -> bool {
-        self.watches.have_room(uris, watcher)
-    }
-
-    /// Has a resource watched as soon as the server is back, though it was lost
-    /// before it said whether it would.
-    pub(crate) fn watch_later(&mut self, uri: &str, watcher: Watcher) {
-        self.watches.add(uri, watcher);
-    }
-
-    /// Asks a server that is back for everything that is watched.
-    pub(super) fn renew_watches(&mut self, now: Instant) {
-        let watched: Vec<Box<str>> = self.watches.uris().map(Into::into).collect();
-        for uri in watched {
-            self.renew(method::SUBSCRIBE, &uri, now);
-        }
-    }
-
     /// A call of our own about a resource; its answer is of no interest.
     pub(super) fn renew(&mut self, method: &str, uri: &str, now: Instant) {
-        if self.phase != GreetingPhase::Ready {
-            return;
+        if self.phase == GreetingPhase::Ready {
+            self.send_own(&request_about(method, "uri", uri), now);
         }
-        self.send_own(&request_about(method, "uri", uri), now);
     }
 }
 
@@ -118,7 +83,7 @@ const MOST_CANCELLED: usize = 256;
 /// One that was cancelled.
 #[derive(Debug)]
 pub(super) struct RecentlyCancelled<T> {
-    id: CallId,
+    id: Lane,
     owner: u64,
     principal: Box<[u8]>,
     until: Instant,
@@ -130,18 +95,18 @@ pub(super) struct RecentlyCancelled<T> {
 
 impl<T: Ticket> LegacyClientHalf<T> {
     /// Takes back a call that is not wanted, and whose answer nobody gets.
-    pub(super) fn withdraw(&mut self, id: CallId) {
+    pub(super) fn withdraw(&mut self, id: Lane) {
         if self.send_cancel(id, None) {
             // The notice cancels; over HTTP some servers then leave the stream open for ever.
-            self.out.push_back(Transmit::Abort { lane: id.lane() });
+            self.out.push_back(Transmit::Abort { lane: id });
         }
     }
 
     /// Tells the server that a call is cancelled. One that was not sent yet is not
     /// sent at all: false.
-    pub(super) fn send_cancel(&mut self, id: CallId, words: Option<&Message>) -> bool {
+    pub(super) fn send_cancel(&mut self, id: Lane, words: Option<&Message>) -> bool {
         let before = self.held.len();
-        self.held.retain(|held| !matches!(held, Transmit::Send { lane, .. } if *lane == id.lane()));
+        self.held.retain(|held| !matches!(held, Transmit::Send { lane, .. } if *lane == id));
         let is_sent = self.held.len() == before;
         if is_sent {
             self.send(Lane::MAIN, cancel_notice(id, words));
@@ -152,7 +117,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// A call was dropped. `awaits` if its answer is passed on all the same.
     pub(super) fn remember_cancelled(
         &mut self,
-        id: CallId,
+        id: Lane,
         call: &OutstandingCall<Option<T>>,
         awaits: Option<T>,
         now: Instant,
@@ -161,13 +126,11 @@ impl<T: Ticket> LegacyClientHalf<T> {
         let Some(ticket) = call.owner.as_ref().filter(|_| may_ask || awaits.is_some()) else {
             return;
         };
-        let (owner, principal) = (ticket.owner(), ticket.principal().into());
-        let until = now + CANCELLED_LINGER;
         self.recently_cancelled.push_back(RecentlyCancelled {
             id,
-            owner,
-            principal,
-            until,
+            owner: ticket.owner(),
+            principal: ticket.principal().into(),
+            until: now + CANCELLED_LINGER,
             may_ask,
             awaits,
         });
@@ -180,32 +143,30 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     /// The server has answered a call that was dropped: it asks no more about it.
     pub(super) fn finish_cancelled(&mut self, answer: &Message) {
-        let to = answer
-            .id()
-            .and_then(|id| self.take_cancelled(id))
-            .and_then(|cancelled| cancelled.awaits);
-        self.to_client
-            .extend(to.map(|to| ServerEvent::Finish { to, outcome: answer.clone().into() }));
+        if let Some(to) = answer.id().and_then(|id| self.take_cancelled(id)) {
+            self.to_client.finish(to, answer.clone());
+        }
     }
 
     /// The lane of a call that was dropped is over without an answer.
     pub(super) fn end_cancelled_lane(&mut self, lane: Lane) {
-        let to = self.take_cancelled(&Id::from(lane.0)).and_then(|cancelled| cancelled.awaits);
-        self.to_client.extend(to.map(|to| ServerEvent::Unanswered { to }));
+        let to = self.take_cancelled(&Id::from(lane.0));
+        self.to_client.0.extend(to.map(|to| ServerEvent::Unanswered { to }));
     }
 
-    fn take_cancelled(&mut self, id: &Id) -> Option<RecentlyCancelled<T>> {
-        let place =
-            self.recently_cancelled.iter().position(|cancelled| *id == Id::from(cancelled.id.0))?;
-        self.recently_cancelled.remove(place)
+    /// Forgets a call that was dropped; who still gets its answer.
+    fn take_cancelled(&mut self, id: &Id) -> Option<T> {
+        let mut all = self.recently_cancelled.iter();
+        let place = all.position(|cancelled| *id == Id::from(cancelled.id.0))?;
+        self.recently_cancelled.remove(place)?.awaits
     }
 
     /// Its time is over, or there are too many.
     fn drop_cancelled(&mut self, cancelled: RecentlyCancelled<T>) {
         if let Some(to) = cancelled.awaits {
             // Over HTTP some servers leave the stream open for ever.
-            self.out.push_back(Transmit::Abort { lane: cancelled.id.lane() });
-            self.to_client.push_back(ServerEvent::Unanswered { to });
+            self.out.push_back(Transmit::Abort { lane: cancelled.id });
+            self.to_client.0.push_back(ServerEvent::Unanswered { to });
         }
     }
 
@@ -221,33 +182,27 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// The link is gone: no server answers them.
     pub(super) fn lose_cancelled(&mut self) {
         let awaits = self.recently_cancelled.drain(..).filter_map(|cancelled| cancelled.awaits);
-        self.to_client.extend(awaits.map(|to| ServerEvent::Unanswered { to }));
+        self.to_client.0.extend(awaits.map(|to| ServerEvent::Unanswered { to }));
     }
 
     /// A client is gone: it gets no answers.
     pub(super) fn abandon_cancelled(&mut self, owner: u64) {
-        for cancelled in
-            self.recently_cancelled.iter_mut().filter(|cancelled| cancelled.owner == owner)
-        {
+        for cancelled in self.recently_cancelled.iter_mut().filter(|it| it.owner == owner) {
             if cancelled.awaits.take().is_some() {
-                self.out.push_back(Transmit::Abort { lane: cancelled.id.lane() });
+                self.out.push_back(Transmit::Abort { lane: cancelled.id });
             }
         }
     }
 
     /// When the next one that is awaited is over.
     pub(super) fn next_cancelled_due(&self) -> Option<Instant> {
-        self.recently_cancelled
-            .iter()
-            .find(|cancelled| cancelled.awaits.is_some())
-            .map(|cancelled| cancelled.until)
+        let mut all = self.recently_cancelled.iter();
+        all.find(|cancelled| cancelled.awaits.is_some()).map(|cancelled| cancelled.until)
     }
 
     /// Whether an answer on `lane` would still be passed on.
     pub(super) fn is_awaited(&self, lane: Lane) -> bool {
-        self.recently_cancelled
-            .iter()
-            .any(|cancelled| cancelled.awaits.is_some() && cancelled.id.lane() == lane)
+        self.recently_cancelled.iter().any(|it| it.awaits.is_some() && it.id == lane)
     }
 
     /// Whether a question may be about a dropped call of another than those who have calls open.

@@ -13,7 +13,6 @@
 //!   at 30s           time passes (patience is 60 s)
 //! ```
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use super::*;
@@ -60,9 +59,9 @@ fn ready(sharing: Sharing) -> LegacyClientHalf<Name> {
     half.open(Name("a0".into()), &message(r#"0 initialize {"v":1}"#), now);
     let welcome = r#"1 = {"capabilities":{"tools":{"listChanged":true}}}"#;
     half.handle_message(Lane(1), &message(welcome), now);
-    half.note(message("notifications/initialized"));
-    while half.poll_transmit().is_some() {}
-    while half.poll_to_client().is_some() {}
+    half.note(message("notifications/initialized"), now);
+    half.out.clear();
+    half.to_client.0.clear();
     assert!(half.is_ready());
     half
 }
@@ -76,7 +75,7 @@ fn start() -> Instant {
 #[track_caller]
 fn check(mut half: LegacyClientHalf<Name>, script: &str, expected: &str) {
     let start = start();
-    let mut stage = Stage { start, now: start, ids: HashMap::new() };
+    let mut stage = Stage { start, now: start };
     let mut seen = Vec::new();
     for step in lines(script) {
         let (head, text) = step.split_once(": ").unwrap_or((step.trim_end_matches(':'), ""));
@@ -89,7 +88,6 @@ fn check(mut half: LegacyClientHalf<Name>, script: &str, expected: &str) {
 struct Stage {
     start: Instant,
     now: Instant,
-    ids: HashMap<Name, CallId>,
 }
 
 impl Stage {
@@ -98,17 +96,13 @@ impl Stage {
         let number = |word: &str| -> u64 { word.trim_start_matches('q').parse().unwrap() };
         let now = self.now;
         match *words {
-            ["open", name] => {
-                let name = Name(name.to_owned());
-                let id = half.open(name.clone(), &message(text), now);
-                self.ids.insert(name, id);
-            }
+            ["open", name] => half.open(Name(name.to_owned()), &message(text), now),
             ["drop", name] => {
                 let words = (!text.is_empty()).then(|| message(text));
-                half.drop_call(self.ids[&Name(name.to_owned())], words.as_ref(), now);
+                half.drop_call(&Name(name.to_owned()), words.as_ref(), now);
             }
             ["forget", name] => half.forget_owner(Name(name.to_owned()).owner(), now),
-            ["note"] => half.note(message(text)),
+            ["note"] => half.note(message(text), now),
             ["supply", ask] => half.supply(Ask(number(ask)), &message(text), now),
             ["refuse", ask] => half.refuse_ask(Ask(number(ask)), now),
             ["recv"] => half.handle_message(Lane::MAIN, &message(text), now),
@@ -121,7 +115,7 @@ impl Stage {
             ["over"] => half.renew_session(now),
             ["unsupplied"] => half.handle_unsupplied(&message(text)),
             ["gap"] => half.handle_gap(),
-            ["lost"] => half.handle_lost(&Failure::CLOSED),
+            ["lost"] => half.handle_lost(&Failure::CLOSED, now),
             ["at", time] => {
                 self.now = self.start + Duration::from_secs(number(time.trim_end_matches('s')));
                 half.handle_timeout(self.now);
@@ -132,7 +126,7 @@ impl Stage {
 }
 
 fn drain(half: &mut LegacyClientHalf<Name>, seen: &mut Vec<String>) {
-    while let Some(transmit) = half.poll_transmit() {
+    while let Some(transmit) = half.out.pop_front() {
         seen.push(match transmit {
             Transmit::Send { lane, message, .. } => format!("send {}: {}", lane.0, show(&message)),
             Transmit::Abort { lane } => format!("abort {}", lane.0),
@@ -142,7 +136,7 @@ fn drain(half: &mut LegacyClientHalf<Name>, seen: &mut Vec<String>) {
         To::Call(name) => name.0,
         To::Session => "all".to_owned(),
     };
-    while let Some(down) = half.poll_to_client() {
+    while let Some(down) = half.to_client.0.pop_front() {
         seen.push(match down {
             ServerEvent::Note { to, message } => format!("{}: note {}", whom(to), show(&message)),
             ServerEvent::Ask { to, ask, request } => {

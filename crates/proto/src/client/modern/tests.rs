@@ -3,10 +3,10 @@
 //! As for the other era; `send 2 [k=v …]` shows the headers besides the version,
 //! and `@` stands for the two members of a sound envelope.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use super::*;
+use crate::exchange::ServerEvent;
 use crate::failure::{Failure, Words};
 use crate::tests::{lines, message, show};
 
@@ -253,12 +253,7 @@ fn a_lesson_that_fails_gives_the_answer_it_was_about() {
 /// wire: CAN-1, HDR-12
 #[test]
 fn a_call_that_was_sent_again_can_still_be_dropped() {
-    for (more, abort, drop) in [
-        ("", 2, "drop a1"),
-        ("", 2, "drop a1 as found"),
-        ("recv 2: 2 = {\"tools\":[]}", 3, "drop a1"),
-        ("recv 2: 2 = {\"tools\":[]}", 3, "drop a1 as found"),
-    ] {
+    for (more, abort, drop) in [("", 2, "drop a1"), ("recv 2: 2 = {\"tools\":[]}", 3, "drop a1")] {
         let again = if more.is_empty() {
             ""
         } else {
@@ -314,7 +309,7 @@ fn headers_that_a_client_said_are_checked_where_the_tool_is_known_else_passed_on
     half.open(Name("a2".into()), &message("2 tools/list {}"), &None, now);
     let list = r#"2 = {"tools":[{"name":"t","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}}]}"#;
     half.handle_message(Lane(2), &message(list), now);
-    assert_eq!(half.open(Name("a3".into()), &call, &said, now), CallId::DONE);
+    half.open(Name("a3".into()), &call, &said, now);
     let mut seen = Vec::new();
     drain(&mut half, &mut seen);
     assert!(
@@ -378,34 +373,26 @@ fn check((carrier, sharing): (Carrier, Sharing), script: &str, expected: &str) {
     let mut half = ModernClientHalf::new(carrier, sharing, &limits());
     let start = start();
     let mut now = start;
-    let mut ids = HashMap::new();
     let mut seen = Vec::new();
     let script = script.replace('@', ENVELOPE);
     for step in lines(&script) {
         let (head, text) = step.split_once(": ").unwrap_or((step, ""));
         let number = |word: &str| -> u64 { word.parse().unwrap() };
         match *head.split(' ').collect::<Vec<_>>() {
-            ["open", name] => {
-                let name = Name(name.to_owned());
-                ids.insert(name.clone(), half.open(name, &message(text), &None, now));
-            }
+            ["open", name] => half.open(Name(name.to_owned()), &message(text), &None, now),
             ["drop", name] => {
                 let words = (!text.is_empty()).then(|| message(text));
-                half.drop_call(ids[&Name(name.to_owned())], words.as_ref(), now);
-            }
-            ["drop", name, "as", "found"] => {
-                let id = half.find(&Name(name.to_owned())).unwrap();
-                half.drop_call(id, None, now);
+                half.drop_call(&Name(name.to_owned()), words.as_ref(), now);
             }
             ["forget", name] => half.forget_owner(Name(name.to_owned()).owner(), now),
-            ["note"] => half.note(message(text)),
+            ["note"] => half.note(message(text), now),
             ["recv"] => half.handle_message(Lane::MAIN, &message(text), now),
             ["recv", at] => half.handle_message(Lane(number(at)), &message(text), now),
             ["unanswered", at] => {
                 let text = "gone".to_owned();
                 half.handle_unanswered(Lane(number(at)), &Failure::translation(text));
             }
-            ["lost"] => half.handle_lost(&Failure::CLOSED),
+            ["lost"] => half.handle_lost(&Failure::CLOSED, now),
             ["at", time] => {
                 now = start + Duration::from_secs(number(time.trim_end_matches('s')));
                 half.handle_timeout(now);
@@ -416,11 +403,10 @@ fn check((carrier, sharing): (Carrier, Sharing), script: &str, expected: &str) {
     }
     let expected = expected.replace('@', ENVELOPE);
     assert_eq!(seen, lines(&expected).collect::<Vec<_>>());
-    assert!(half.renamed.len() <= half.calls(), "names outlive their calls");
 }
 
 fn drain(half: &mut ModernClientHalf<Name>, seen: &mut Vec<String>) {
-    while let Some(transmit) = half.poll_transmit() {
+    while let Some(transmit) = half.out.pop_front() {
         seen.push(match transmit {
             Transmit::Send { lane, message, headers } => {
                 let headers = headers.iter().filter(|(name, _)| name != "mcp-protocol-version");
@@ -437,7 +423,7 @@ fn drain(half: &mut ModernClientHalf<Name>, seen: &mut Vec<String>) {
             Transmit::Abort { lane } => format!("abort {}", lane.0),
         });
     }
-    while let Some(down) = half.poll_to_client() {
+    while let Some(down) = half.to_client.0.pop_front() {
         seen.push(match down {
             ServerEvent::Note { to: To::Call(name), message } => {
                 format!("{}: note {}", name.0, show(&message))

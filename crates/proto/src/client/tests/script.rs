@@ -58,19 +58,13 @@ pub(in crate::client) fn check(
         let ticket = Name(whom.to_owned());
         let number = || whom.parse().expect("a number");
         match verb {
-            "open" => _ = half.open(ticket, &message(&rest), &None, now),
+            "open" => half.open(ticket, &message(&rest), &None, now),
             "note" => half.note(message(&rest), now),
             "recv" => half.handle_message(Lane(whom.parse().unwrap_or(0)), &message(&rest), now),
             "supply" => half.supply(Ask(number()), &message(&rest), now),
             "refuse" => half.refuse_ask(Ask(number()), now),
-            "drop" => {
-                let id = half.find(&ticket).expect("it is open");
-                half.drop_call(id, None, now);
-            }
-            "again" => {
-                let id = half.find(&ticket).expect("it is open");
-                half.again(id, &message(&rest), now);
-            }
+            "drop" => half.drop_call(&ticket, None, now),
+            "again" => half.again(&ticket, &message(&rest), now),
             "look" => {
                 let needed = if half.is_needed(now) { "needed" } else { "not needed" };
                 seen.push(format!("{} open, {needed}", half.calls()));

@@ -19,8 +19,8 @@ use super::{ModernClientCall, ToLegacy};
 use crate::client::tasks::{
     MOST_PAGES, declares_tasks, new_task_id, page_of_tools, task_as_extension, task_request,
 };
-use crate::client::{CallId, InternalCall, Ticket};
-use crate::exchange::{Ask, ServerEvent, To};
+use crate::client::{InternalCall, Ticket};
+use crate::exchange::{Ask, To};
 use crate::failure::{Outcome, Words};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::limits::MAX_ID;
@@ -32,65 +32,41 @@ use task_store::{CoreTask, TaskStore};
 mod task_store;
 
 /// What is known of the server's tasks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct CoreTasks {
     /// Which tools may be one; none until they were listed.
-    tools: Option<BTreeMap<Box<str>, Support>>,
+    pub(super) tools: Option<BTreeMap<Box<str>, Support>>,
     listing: Option<BTreeMap<Box<str>, Support>>,
     pages: usize,
     /// Calls that wait for that.
-    held: Vec<u64>,
+    pub(super) held: Vec<u64>,
     /// Calls that have failed, and wait for that to know whether they had to be tasks.
     failed: Vec<(u64, Message)>,
     kept: TaskStore,
     /// Questions of tasks that are not known yet.
     early: Vec<EarlyQuestion>,
-    most: usize,
-    longest: Duration,
-}
-
-impl CoreTasks {
-    /// None yet; so many at most, of which each may keep the session for so long.
-    pub(super) fn new(most: usize, longest: Duration) -> Self {
-        Self {
-            tools: None,
-            listing: None,
-            pages: 0,
-            held: Vec::new(),
-            failed: Vec::new(),
-            kept: TaskStore::default(),
-            early: Vec::new(),
-            most,
-            longest,
-        }
-    }
 }
 
 impl<T: Ticket> ToLegacy<T> {
     /// Whether the server can make tasks of calls; none if it has not been greeted.
     pub(super) fn takes_tasks(&self) -> Option<bool> {
         let path = ["tasks", "requests", "tools", "call"];
-        self.inner.welcome().map(|welcome| welcome.capability(&path).is_some())
+        self.inner.welcome.as_ref().map(|welcome| welcome.capability(&path).is_some())
     }
 
     /// Whether clients may have tasks, if the server makes any.
     pub(super) fn offers_tasks(&self) -> bool {
-        self.tasks.most > 0
+        self.limits().tasks > 0
     }
 
     /// Whether a call may become a task: its client knows them.
-    fn may_have(&self, request: &Message) -> bool {
+    pub(super) fn may_have(&self, request: &Message) -> bool {
         self.offers_tasks() && declares_tasks(request)
     }
 
     /// Whether a client counts on the session though it has no call open.
-    pub fn is_needed(&self, now: Instant) -> bool {
-        self.inner.is_needed(now) || self.tasks.kept.holds(now, self.tasks.longest)
-    }
-
-    /// The server is gone, and its tasks with it. What waits for them fails with the calls.
-    pub(super) fn lose_tasks(&mut self) {
-        self.tasks = CoreTasks::new(self.tasks.most, self.tasks.longest);
+    pub(in crate::client) fn is_needed(&self, now: Instant) -> bool {
+        self.inner.is_needed(now) || self.tasks.kept.holds(now, self.limits().total)
     }
 
     /// Forgets the tasks that are too old. Questions that belong to no task after all are refused.
@@ -108,13 +84,6 @@ impl<T: Ticket> ToLegacy<T> {
         self.tasks.early.iter().map(|early| early.until).chain(self.tasks.kept.due()).min()
     }
 
-    /// Nobody waits for a call any more: its task is not wanted, if its client knows of none.
-    pub(super) fn leave_task(&mut self, call: &ModernClientCall<T>, now: Instant) {
-        if let Some(id) = &call.task {
-            self.inner.open(InternalCall::Aside, &task_request(method::CANCEL_TASK, id), now);
-        }
-    }
-
     /// A task is remembered no longer: nobody waits for it, or answers what it asks.
     fn let_go(&mut self, task: CoreTask, now: Instant) {
         for question in task.questions.into_values() {
@@ -125,31 +94,19 @@ impl<T: Ticket> ToLegacy<T> {
             let why = Refusal::BadParams { what: what.clone() };
             self.finish(call, why, now);
         }
-        if let Some(wait) = task.wait {
-            self.inner.drop_call(wait, None, now);
-        }
+        self.inner.drop_call(&InternalCall::TaskEnd(task.id), None, now);
     }
 
-    /// The request of a call as it goes to the server.
-    pub(super) fn request_of(&mut self, number: u64) -> Option<Message> {
-        let takes_tasks = self.takes_tasks() == Some(true);
-        let may_have = self.calls.get(&number).is_some_and(|call| self.may_have(&call.request));
-        let call = self.calls.get_mut(&number)?;
-        let request = strip_envelope(&call.request);
-        let name = call.request.name().unwrap_or_default();
-        let tools = self.tasks.tools.as_ref();
-        let may_be = tools.and_then(|tools| tools.get(&*name)).is_some_and(|it| it.may_be());
-        let is_call = call.request.method() == method::CALL_TOOL;
-        call.as_task = takes_tasks && may_be && is_call && may_have;
-        Some(if call.as_task { request.with(Member::Task, "{}") } else { request })
+    /// Whether the tool of a call runs as a task, if that is known.
+    pub(super) fn support(&self, request: &Message) -> Option<Support> {
+        self.tasks.tools.as_ref()?.get(&*request.name().unwrap_or_default()).copied()
     }
 
     /// The task was made: its client gets it, or is kept until its end.
     pub(super) fn handle_created(&mut self, number: u64, answer: &Message, now: Instant) -> bool {
         let may_have = self.calls.get(&number).is_some_and(|call| self.may_have(&call.request));
-        let Some(call) = self.calls.get_mut(&number).filter(|call| call.as_task) else {
-            return false;
-        };
+        let call = self.calls.get_mut(&number).filter(|call| call.as_task);
+        let Some(call) = call else { return false };
         let task = answer.value(Member::Task).filter(|_| answer.kind() == Kind::Result);
         let Some(task) = task.filter(|task| task["taskId"].is_string()) else { return false };
         let id: Box<str> = match new_task_id(&task) {
@@ -170,33 +127,33 @@ impl<T: Ticket> ToLegacy<T> {
         let mut created = state.clone();
         created["resultType"] = "task".into();
         let capabilities = Bytes::copy_from_slice(call.request.declared_capabilities());
-        let task = CoreTask::new(id, call.ticket.principal(), capabilities, state, now);
+        let task = CoreTask::new(id.clone(), call.ticket.principal(), capabilities, state, now);
         let answer = answer.with_payload(created.to_string().as_bytes());
         let answer = self.newer_answer(&answer, method::CALL_TOOL);
         self.finish(number, answer, now);
-        if let Some(gone) = self.tasks.kept.add(number, task, self.tasks.most) {
+        if let Some(gone) = self.tasks.kept.add(task, self.limits().tasks) {
             self.let_go(gone, now);
         }
-        self.wait_for_end(number, now);
+        self.wait_for_end(&id, now);
         self.ask_early_questions(now);
         true
     }
 
     /// Has the server say what a task comes to; on the way it asks what the task needs.
-    fn wait_for_end(&mut self, number: u64, now: Instant) {
-        let Some(task) = self.tasks.kept.get_mut(number) else { return };
-        let ask = task_request(method::TASK_RESULT, &task.id);
-        let wait = self.inner.open(InternalCall::TaskEnd(number), &ask, now);
-        task.wait = Some(wait);
+    fn wait_for_end(&mut self, id: &str, now: Instant) {
+        let Some(task) = self.tasks.kept.find(id) else { return };
+        task.waited = true;
+        let wait = InternalCall::TaskEnd(id.into());
+        self.inner.open(wait.clone(), &task_request(method::TASK_RESULT, id), now);
         for question in task.questions.values() {
-            self.inner.put_on(question.ask, wait, now);
+            self.inner.put_on(question.ask, &wait, now);
         }
     }
 
     /// Our own question what a task comes to is answered, or has failed.
-    pub(super) fn handle_task_end(&mut self, number: u64, outcome: Outcome, now: Instant) {
-        if let Some(task) = self.tasks.kept.get_mut(number) {
-            task.wait = None;
+    pub(super) fn handle_task_end(&mut self, id: &str, outcome: Outcome, now: Instant) {
+        if let Some(task) = self.tasks.kept.find(id) {
+            task.waited = false;
         }
         // What broke on the way says nothing of the task: it is asked again
         // when there is word of it.
@@ -205,12 +162,11 @@ impl<T: Ticket> ToLegacy<T> {
             Outcome::Failed(why) => Err(why),
         };
         if let Ok(end) = &end {
-            self.keep_end(number, end, now);
+            self.keep_end(id, end, now);
         }
-        let id = self.tasks.kept.get(number).map(|task| task.id.clone()).unwrap_or_default();
-        for (call, state) in self.take_waiting(&id) {
+        for (call, state) in self.take_waiting(id) {
             match &end {
-                Ok(end) => self.tell_task(call, state, Some(end), None, now),
+                Ok(end) => self.tell_task(call, state, Some(end), now),
                 Err(why) => self.finish(call, why.clone(), now),
             }
         }
@@ -222,17 +178,15 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// A task is over; what it came to.
-    fn keep_end(&mut self, number: u64, end: &Message, now: Instant) {
-        let Some(asked) = self.tasks.kept.end(number, end) else { return };
-        for ask in asked {
+    fn keep_end(&mut self, id: &str, end: &Message, now: Instant) {
+        let Some(task) = self.tasks.kept.find(id).filter(|task| !task.ended) else { return };
+        for ask in task.end_with(end) {
             self.inner.refuse_ask(ask, now);
         }
         let failed = end.kind() == Kind::Error;
-        if let Some(task) = self.tasks.kept.get_mut(number)
-            && !(failed && task.state["status"] == "cancelled")
-        {
+        if !(failed && task.state["status"] == "cancelled") {
             task.state["status"] = if failed { "failed" } else { "completed" }.into();
-            self.tell_change(number);
+            self.tell_change(id);
         }
         self.tasks.kept.trim();
     }
@@ -242,14 +196,12 @@ impl<T: Ticket> ToLegacy<T> {
         let Some(id) = request.related_task() else { return false };
         let params = project::modern_question(request.payload().unwrap_or(b"{}"));
         let has_room = self.tasks.kept.has_room(params.len());
-        let Some((number, task)) = self.tasks.kept.find(&id) else { return false };
+        let Some(task) = self.tasks.kept.find(&id) else { return false };
         let may_ask = has_room && project::permits(&task.capabilities, request.method(), &params);
         if may_ask && task.ask(ask, request.method(), &params) {
             // The server waits with what it comes to.
-            if let Some(wait) = task.wait {
-                self.inner.put_on(ask, wait, now);
-            }
-            self.tell_change(number);
+            self.inner.put_on(ask, &InternalCall::TaskEnd(task.id.clone()), now);
+            self.tell_change(&id);
         } else {
             self.inner.refuse_ask(ask, now);
         }
@@ -259,53 +211,48 @@ impl<T: Ticket> ToLegacy<T> {
     /// The server does not need an answer of a task any more.
     pub(super) fn recall_question(&mut self, ask: Ask) {
         self.tasks.early.retain(|early| early.ask != ask);
-        for task in self.tasks.kept.iter_mut() {
+        for task in &mut self.tasks.kept.all {
             task.questions.retain(|_, question| question.ask != ask);
         }
     }
 
     /// `tasks/get`, `tasks/update` and `tasks/cancel` of a client.
-    pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+    pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) {
+        let updates = request.method() == method::UPDATE_TASK;
+        let id = request.task_id().unwrap_or_default();
+        let is_known = self.tasks.kept.find(&id).is_some();
+        let is_theirs = self.has_task(&id, ticket.principal());
         if !declares_tasks(request) {
             let needed = json!({"extensions": {TASKS: {}}});
-            return self.refuse(ticket, &Refusal::NeedsMore { needed });
-        }
-        if self.takes_tasks() == Some(false) || !self.offers_tasks() {
+            self.to_client.finish(ticket, Refusal::NeedsMore { needed });
+        } else if self.takes_tasks() == Some(false) || !self.offers_tasks() {
             let method = request.method().to_owned();
-            return self.refuse(ticket, &Refusal::UnknownMethod { method });
-        }
-        if self.is_of_another(&request.task_id().unwrap_or_default(), &ticket) {
+            self.to_client.finish(ticket, Refusal::UnknownMethod { method });
+        } else if is_known && !is_theirs || updates && !is_known {
             let what = "there is no such task".to_owned();
-            return self.refuse(ticket, &Refusal::BadParams { what });
+            self.to_client.finish(ticket, Refusal::BadParams { what });
+        } else if updates {
+            self.update_task(ticket, request, now);
+        } else {
+            self.call(ticket, request, now);
         }
-        if request.method() == method::UPDATE_TASK {
-            return self.update_task(ticket, request, now);
-        }
-        self.call(ticket, request, now)
     }
 
-    fn update_task(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+    fn update_task(&mut self, ticket: T, request: &Message, now: Instant) {
         let answers: Map<String, Value> = request.read(Member::InputResponses).unwrap_or_default();
-        let Some((_, task)) = self.tasks.kept.find(&request.task_id().unwrap_or_default()) else {
-            let what = "there is no such task".to_owned();
-            return self.refuse(ticket, &Refusal::BadParams { what });
-        };
-        let given = answers.iter().filter(|(_, answer)| answer.is_object());
-        let given =
-            given.filter_map(|(key, answer)| Some((task.questions.remove(key)?.ask, answer)));
-        let given: Vec<_> = given.collect();
+        let id = request.task_id().unwrap_or_default();
+        let Some(task) = self.tasks.kept.find(&id) else { return };
+        for (key, answer) in answers.iter().filter(|(_, answer)| answer.is_object()) {
+            if let Some(question) = task.questions.remove(key) {
+                let answer = Message::result(&Id::from(0), answer.to_string().as_bytes());
+                self.inner.supply(question.ask, &answer, now);
+            }
+        }
         if task.questions.is_empty() && task.state["status"] == "input_required" {
             task.state["status"] = "working".into();
         }
-        for (ask, answer) in given {
-            let answer = Message::result(&Id::from(0), answer.to_string().as_bytes());
-            self.inner.supply(ask, &answer, now);
-        }
         let answer = Message::result(&Id::from(0), b"{}");
-        let answer = self.newer_answer(&answer, method::UPDATE_TASK);
-        self.to_client.push_back(ServerEvent::Finish { to: ticket, outcome: answer });
-        self.translate(now);
-        CallId::DONE
+        self.to_client.finish(ticket, self.newer_answer(&answer, method::UPDATE_TASK));
     }
 }
 
@@ -341,19 +288,15 @@ impl<T: Ticket> ToLegacy<T> {
         if !(begins && is_early) || self.tasks.early.len() >= MOST_EARLY {
             return false;
         }
-        self.tasks.early.push(EarlyQuestion {
-            ask,
-            request: request.clone(),
-            until: now + EARLY_WAIT,
-        });
+        let (request, until) = (request.clone(), now + EARLY_WAIT);
+        self.tasks.early.push(EarlyQuestion { ask, request, until });
         true
     }
 
     /// A task is known: what it asked before that is asked now.
     pub(super) fn ask_early_questions(&mut self, now: Instant) {
         for early in std::mem::take(&mut self.tasks.early) {
-            let known = self.waits_for(&early.request).is_some();
-            if known {
+            if self.waits_for(&early.request).is_some() {
                 self.handle_ask(&To::Session, early.ask, &early.request, now);
             } else if !self.keep_question(early.ask, &early.request, now) {
                 self.tasks.early.push(early);
@@ -367,7 +310,7 @@ impl<T: Ticket> ToLegacy<T> {
 
 /// Whether a tool runs as a task.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Support {
+pub(super) enum Support {
     Never,
     May,
     Must,
@@ -375,7 +318,7 @@ enum Support {
 
 impl Support {
     /// What the definition of a tool says.
-    pub(super) fn read(tool: Part<'_>) -> Self {
+    fn read(tool: Part<'_>) -> Self {
         let execution = tool.get(&["execution"]);
         match execution.and_then(|it| it.string("taskSupport")).as_deref() {
             Some("optional") => Self::May,
@@ -383,36 +326,16 @@ impl Support {
             _ => Self::Never,
         }
     }
-
-    pub(super) fn may_be(self) -> bool {
-        self != Self::Never
-    }
 }
 
 impl<T: Ticket> ToLegacy<T> {
-    /// Whether a call must wait until it is known which tools may be tasks.
-    pub(super) fn holds_for_tools(&mut self, number: u64, now: Instant) -> bool {
-        let Some(call) = self.calls.get(&number) else { return false };
-        let may_be = call.request.method() == method::CALL_TOOL && self.may_have(&call.request);
-        if !may_be || self.tasks.tools.is_some() || self.takes_tasks() == Some(false) {
-            return false;
-        }
-        self.tasks.held.push(number);
-        self.learn_tools(now);
-        true
-    }
-
-    fn learn_tools(&mut self, now: Instant) {
+    /// Asks which tools may be tasks.
+    pub(super) fn learn_tools(&mut self, now: Instant) {
         if self.tasks.listing.is_none() {
             self.tasks.listing = Some(BTreeMap::new());
-            self.tasks.pages = 0;
-            self.list_tools(None, now);
+            self.tasks.pages = 1;
+            self.inner.open(InternalCall::Tools, &page_of_tools(None), now);
         }
-    }
-
-    fn list_tools(&mut self, cursor: Option<&[u8]>, now: Instant) {
-        self.tasks.pages += 1;
-        self.inner.open(InternalCall::Tools, &page_of_tools(cursor), now);
     }
 
     /// A page of tools: which of them may be tasks?
@@ -427,7 +350,8 @@ impl<T: Ticket> ToLegacy<T> {
         match page.and_then(Message::next_cursor) {
             Some(cursor) if self.tasks.pages < MOST_PAGES => {
                 self.tasks.listing = Some(listing);
-                self.list_tools(Some(cursor), now);
+                self.tasks.pages += 1;
+                self.inner.open(InternalCall::Tools, &page_of_tools(Some(cursor)), now);
             }
             _ => {
                 self.tasks.tools = Some(listing);
@@ -439,11 +363,6 @@ impl<T: Ticket> ToLegacy<T> {
                 }
             }
         }
-    }
-
-    /// The tools may be others: they are listed again when it matters.
-    pub(super) fn forget_tools(&mut self) {
-        self.tasks.tools = None;
     }
 
     /// A call that has failed because it was no task: it did not run, and is made again as one.
@@ -459,18 +378,13 @@ impl<T: Ticket> ToLegacy<T> {
         if !(answer.is_tool_error() && is_new && self.takes_tasks() == Some(true)) {
             return false;
         }
-        let name = call.request.name().unwrap_or_default();
-        match &self.tasks.tools {
-            Some(tools) if tools.get(&*name) == Some(&Support::Must) => {
-                self.try_as_task(number, now)
-            }
-            Some(_) => false,
-            None => {
-                self.tasks.failed.push((number, answer.clone()));
-                self.learn_tools(now);
-                true
-            }
+        if self.tasks.tools.is_some() {
+            return self.support(&call.request) == Some(Support::Must)
+                && self.try_as_task(number, now);
         }
+        self.tasks.failed.push((number, answer.clone()));
+        self.learn_tools(now);
+        true
     }
 
     /// A tool that runs as a task only, though its client knows none.
@@ -510,7 +424,7 @@ impl<T: Ticket> ToLegacy<T> {
             // A task that is over cannot be cancelled, which is no error to a modern client.
             (method::CANCEL_TASK, _) => {
                 match self.tasks.kept.find(&id) {
-                    Some((_, task)) if !task.ended => task.state["status"] = "cancelled".into(),
+                    Some(task) if !task.ended => task.state["status"] = "cancelled".into(),
                     None if answer.kind() == Kind::Error => return false,
                     _ => {}
                 }
@@ -519,7 +433,7 @@ impl<T: Ticket> ToLegacy<T> {
             }
             (method::GET_TASK, Some(state)) => {
                 let end = self.newer_end(answer);
-                self.tell_task(number, state, Some(&end), None, now);
+                self.tell_task(number, state, Some(&end), now);
             }
             (method::GET_TASK, None) if answer.kind() == Kind::Result => {
                 let state = answer.payload_value().unwrap_or_default();
@@ -534,49 +448,43 @@ impl<T: Ticket> ToLegacy<T> {
         let status = state["status"].as_str().unwrap_or("working").to_owned();
         let state = task_as_extension(state, &status);
         let is_over = matches!(status.as_str(), "completed" | "failed");
-        let Some((known, task)) = self.tasks.kept.find(id) else {
+        let Some(task) = self.tasks.kept.find(id) else {
             return match self.calls.get_mut(&number).filter(|_| is_over) {
                 // It is not remembered here.
                 Some(call) => {
                     call.shown = Some(state);
                     self.send_for(number, &task_request(method::TASK_RESULT, id), now);
                 }
-                None => self.tell_task(number, state, None, None, now),
+                None => self.tell_task(number, state, None, now),
             };
         };
         task.show(state);
         let state = task.state.clone();
-        let (end, questions) = (task.end.clone(), task.open_questions());
+        let end = task.end.clone();
         let waits = is_over && end.is_none();
-        if task.wait.is_none() && (waits || task.is_unwatched()) {
-            self.wait_for_end(known, now);
+        if !task.waited && (waits || task.is_unwatched()) {
+            self.wait_for_end(id, now);
         }
         match self.calls.get_mut(&number).filter(|_| waits) {
             Some(call) => call.shown = Some(state),
-            None => self.tell_task(number, state, end.as_ref(), Some(questions), now),
+            None => self.tell_task(number, state, end.as_ref(), now),
         }
     }
 
     /// Says how a task stands: with its end, or with what it asks.
-    pub(super) fn tell_task(
-        &mut self,
-        number: u64,
-        state: Value,
-        end: Option<&Message>,
-        questions: Option<Map<String, Value>>,
-        now: Instant,
-    ) {
+    fn tell_task(&mut self, number: u64, state: Value, end: Option<&Message>, now: Instant) {
         let id = state["taskId"].as_str().unwrap_or_default();
-        if let Some((_, task)) = self.tasks.kept.find(id) {
+        let asks = self.tasks.kept.find(id).map(|task| {
             task.told |= end.is_some();
-        }
-        let state = describe_task(state, end, questions);
+            task.open_questions()
+        });
+        let state = describe_task(state, end, asks.unwrap_or_default());
         let answer = Message::result(&Id::from(0), state.to_string().as_bytes());
         self.finish(number, self.newer_answer(&answer, method::GET_TASK), now);
     }
 
     /// Calls that wait for what a task came to, and how it stands.
-    pub(super) fn take_waiting(&mut self, id: &str) -> Vec<(u64, Value)> {
+    fn take_waiting(&mut self, id: &str) -> Vec<(u64, Value)> {
         let is_about =
             |call: &ModernClientCall<T>| call.request.task_id().unwrap_or_default() == id;
         let about = self.calls.iter_mut().filter(|(_, call)| is_about(call));
@@ -589,12 +497,8 @@ impl<T: Ticket> ToLegacy<T> {
 impl<T: Ticket> ToLegacy<T> {
     /// Whether somebody began this task by this connection, and it is remembered.
     pub(in crate::client) fn has_task(&self, id: &str, principal: &[u8]) -> bool {
-        self.tasks.kept.iter().any(|task| *task.id == *id && *task.principal == *principal)
-    }
-
-    /// Whether a task was begun by somebody else.
-    pub(super) fn is_of_another(&self, id: &str, ticket: &T) -> bool {
-        self.tasks.kept.iter().any(|task| *task.id == *id) && !self.has_task(id, ticket.principal())
+        let mut kept = self.tasks.kept.all.iter();
+        kept.any(|task| *task.id == *id && *task.principal == *principal)
     }
 
     /// The server says how a task stands, unasked. What it comes to and what it
@@ -602,7 +506,7 @@ impl<T: Ticket> ToLegacy<T> {
     pub(super) fn handle_status(&mut self, message: &Message, now: Instant) {
         let state = message.payload_value().unwrap_or_default();
         let id = state["taskId"].as_str().unwrap_or_default();
-        let Some((number, task)) = self.tasks.kept.find(id) else { return };
+        let Some(task) = self.tasks.kept.find(id) else { return };
         let status = state["status"].as_str().unwrap_or("working");
         task.show(task_as_extension(&state, status));
         let is_unwatched = task.is_unwatched();
@@ -613,33 +517,28 @@ impl<T: Ticket> ToLegacy<T> {
             _ => true,
         };
         if is_whole {
-            self.tell_change(number);
+            self.tell_change(id);
         }
         if is_unwatched {
-            self.wait_for_end(number, now);
+            self.wait_for_end(id, now);
         }
     }
 
     /// Tells who listens how a task stands.
-    pub(super) fn tell_change(&mut self, number: u64) {
-        let Some(task) = self.tasks.kept.get(number) else { return };
-        let state =
-            describe_task(task.state.clone(), task.end.as_ref(), Some(task.open_questions()));
-        let params = state.to_string();
+    fn tell_change(&mut self, id: &str) {
+        let Some(task) = self.tasks.kept.find(id) else { return };
+        let asks = task.open_questions();
+        let params = describe_task(task.state.clone(), task.end.as_ref(), asks).to_string();
         let message = Message::notification(method::TASK_CHANGED, Some(params.as_bytes()));
         let is_heard = self.tell_listens(&message);
-        if let Some(task) = self.tasks.kept.get_mut(number) {
+        if let Some(task) = self.tasks.kept.find(id) {
             task.told |= is_heard && task.ended;
         }
     }
 }
 
 /// How a task stands, with its end, or with what it asks.
-pub(super) fn describe_task(
-    mut state: Value,
-    end: Option<&Message>,
-    asks: Option<Map<String, Value>>,
-) -> Value {
+fn describe_task(mut state: Value, end: Option<&Message>, asks: Map<String, Value>) -> Value {
     let status = state["status"].as_str().unwrap_or_default().to_owned();
     let payload = end.and_then(Message::payload_value);
     match (status.as_str(), end.map(Message::kind), payload) {
@@ -652,7 +551,7 @@ pub(super) fn describe_task(
             state["status"] = "failed".into();
             state["error"] = error;
         }
-        ("input_required", ..) => state["inputRequests"] = asks.unwrap_or_default().into(),
+        ("input_required", ..) => state["inputRequests"] = asks.into(),
         _ => {}
     }
     state

@@ -3,27 +3,42 @@
 
 use std::time::{Duration, Instant};
 
+use super::core_tasks::CoreTasks;
 use super::{InternalCall, ToLegacy};
-use crate::client::{CallId, Ticket};
-use crate::exchange::{Ask, Lane, ServerEvent, To};
+use crate::client::Ticket;
+use crate::client::tasks::task_request;
+use crate::exchange::{Ask, To};
 use crate::failure::Failure;
 use crate::jsonrpc::Message;
 use crate::method;
 
 impl<T: Ticket> ToLegacy<T> {
     /// A client gave up on a call; its own words, if it gave any.
-    pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        if let Some(native) = id.unmark_native() {
-            self.inner.drop_call(native, words, now);
-            return self.translate(now);
+    pub(in crate::client) fn drop_call(
+        &mut self,
+        ticket: &T,
+        words: Option<&Message>,
+        now: Instant,
+    ) {
+        if ticket.is_native() {
+            return self.inner.drop_call(&InternalCall::Native(ticket.clone()), words, now);
         }
-        if let Some(call) = self.calls.remove(&id.0) {
-            self.end_questions_of(id.0, &call.ticket, now);
-            self.inner.drop_call(call.inner, words, now);
-            self.leave_task(&call, now);
+        let number = self.tickets().find(|(_, theirs)| *theirs == ticket).map(|(number, _)| number);
+        if let Some(number) = number {
+            self.drop_number(number, words, now);
         }
-        self.end_listen(id.0, now);
-        self.translate(now);
+    }
+
+    fn drop_number(&mut self, number: u64, words: Option<&Message>, now: Instant) {
+        if let Some(call) = self.calls.remove(&number) {
+            self.end_questions_of(number, &call.ticket, now);
+            self.inner.drop_call(&call.at_server(number), words, now);
+            // The task that it waits for is not wanted: its client knows of none.
+            if let Some(id) = &call.task {
+                self.inner.open(InternalCall::Aside, &task_request(method::CANCEL_TASK, id), now);
+            }
+        }
+        self.end_listen(number, now);
     }
 
     /// Calls and listens of clients by their numbers.
@@ -33,26 +48,25 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// A client is gone for good.
-    pub fn forget_owner(&mut self, owner: u64, now: Instant) {
+    pub(in crate::client) fn forget_owner(&mut self, owner: u64, now: Instant) {
         let theirs = self.tickets().filter(|(_, ticket)| ticket.owner() == owner);
         for number in theirs.map(|(number, _)| number).collect::<Vec<_>>() {
-            self.drop_call(CallId(number), None, now);
+            self.drop_number(number, None, now);
         }
         self.inner.forget_owner(owner, now);
-        self.translate(now);
     }
 
     /// The link is gone. Every open call fails with `why`.
-    pub fn handle_lost(&mut self, why: &Failure, now: Instant) {
+    pub(in crate::client) fn handle_lost(&mut self, why: &Failure, now: Instant) {
         self.held.clear();
-        self.lose_tasks();
-        self.inner.handle_lost(why);
+        self.tasks = CoreTasks::default();
+        self.inner.handle_lost(why, now);
         self.translate(now);
         // Those whose client visits a page have no call at the server.
         for (number, call) in std::mem::take(&mut self.calls) {
             self.end_questions_of(number, &call.ticket, now);
             let outcome = call.lingers.map_or_else(|| why.clone().into(), |(outcome, _)| outcome);
-            self.to_client.push_back(ServerEvent::Finish { to: call.ticket, outcome });
+            self.to_client.finish(call.ticket, outcome);
         }
         self.return_later(now);
     }
@@ -64,7 +78,10 @@ impl<T: Ticket> ToLegacy<T> {
         }
         self.due = self.reconnect.handle_break(now, Duration::ZERO);
         if self.due.is_none() {
-            self.end_listens(now);
+            // The server does not come back: whoever listens gets to know.
+            for number in self.listens.keys().copied().collect::<Vec<_>>() {
+                self.finish_listen(number, now);
+            }
         }
     }
 }
@@ -74,14 +91,13 @@ impl<T: Ticket> ToLegacy<T> {
 
 impl<T: Ticket> ToLegacy<T> {
     /// A client of the server's own era opens a call.
-    pub(super) fn pass(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+    pub(super) fn pass(&mut self, ticket: T, request: &Message, now: Instant) {
         self.has_natives = true;
         match request.method() {
             method::INITIALIZE => {
                 // Whoever comes first greets for all.
                 self.inner.introduce(request.clone());
-                self.inner.meet(InternalCall::Native(ticket), now);
-                return CallId::DONE;
+                return self.inner.meet(InternalCall::Native(ticket), now);
             }
             method::SET_LEVEL => {
                 self.level =
@@ -89,15 +105,7 @@ impl<T: Ticket> ToLegacy<T> {
             }
             _ => {}
         }
-        self.inner.open(InternalCall::Native(ticket), request, now).mark_native()
-    }
-
-    /// What is for everybody is for them too.
-    pub(super) fn tell_natives(&mut self, message: &Message) {
-        if self.has_natives {
-            self.to_client
-                .push_back(ServerEvent::Note { to: To::Session, message: message.clone() });
-        }
+        self.inner.open(InternalCall::Native(ticket), request, now);
     }
 
     /// Puts a question to one of them, if it is about a call of theirs, or if
@@ -115,8 +123,7 @@ impl<T: Ticket> ToLegacy<T> {
             To::Session => None,
         };
         let Some(InternalCall::Native(to)) = to else { return false };
-        let (to, request) = (To::Call(to), request.clone());
-        self.to_client.push_back(ServerEvent::Ask { to, ask, request });
+        self.to_client.ask(To::Call(to), ask, request.clone());
         true
     }
 
@@ -125,34 +132,15 @@ impl<T: Ticket> ToLegacy<T> {
         self.inner.asking().any(|call| call.native().is_some())
     }
 
-    /// The link is ended because nobody uses it.
-    pub fn rest(&mut self, why: &Failure, now: Instant) {
-        self.handle_lost(why, now);
-        self.inner.rest(why);
-    }
-
-    /// The call that was opened with `ticket`, if it is open.
-    pub fn find(&self, ticket: &T) -> Option<CallId> {
-        let ours = self.tickets().find(|(_, theirs)| *theirs == ticket);
-        let ours = ours.map(|(number, _)| CallId(number));
-        let native =
-            || self.inner.find(&InternalCall::Native(ticket.clone())).map(CallId::mark_native);
-        ours.or_else(native)
-    }
-
-    /// Who opened the call that travels on `lane`, if it passes by the layer.
-    pub fn ticket(&self, lane: Lane) -> Option<&T> {
-        self.inner.ticket(lane)?.native()
-    }
-
     /// How many calls of clients are open.
-    pub fn calls(&self) -> usize {
+    pub(in crate::client) fn calls(&self) -> usize {
         let waits = |call: &&InternalCall<T>| match call {
             InternalCall::Discover(ticket) | InternalCall::Native(ticket) => ticket.counts(),
             _ => false,
         };
-        let greeters = self.inner.greeters().filter(waits).count();
-        let native = self.inner.tickets().filter_map(InternalCall::native);
+        let greeters = self.inner.greeters.iter().filter(waits).count();
+        let open = self.inner.ledger.open.values().filter_map(|call| call.owner.as_ref());
+        let native = open.filter_map(InternalCall::native);
         let native = native.filter(|ticket| ticket.counts()).count();
         self.calls.len() + self.listens.len() + greeters + native
     }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::ToLegacy;
 use crate::client::tasks::{LISTS, listen_filter, request_about};
-use crate::client::{CallId, InternalCall, Ticket, listener};
-use crate::exchange::{ServerEvent, To};
+use crate::client::{InternalCall, Ticket, listener};
+use crate::exchange::To;
 use crate::failure::Outcome;
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method::{self, meta};
@@ -43,7 +43,7 @@ const HEARING: Duration = Duration::from_secs(1);
 /// Notes that wait for an acknowledgement. Who listens for more looks again anyway.
 const MOST_EARLY: usize = 64;
 
-impl<T> ListenRequest<T> {
+impl<T: Ticket> ListenRequest<T> {
     /// What a client wants to hear of; none if it does not say.
     fn parse(ticket: T, request: &Message) -> Option<Self> {
         let wanted = request.value(Member::Notifications).filter(Value::is_object)?;
@@ -65,6 +65,11 @@ impl<T> ListenRequest<T> {
         })
     }
 
+    /// Who watches resources for it: each listen for itself.
+    fn watcher(&self, number: u64) -> Watcher {
+        Watcher::new(listener(number), self.ticket.principal())
+    }
+
     /// Whether it asked to be told this.
     fn wants(&self, message: &Message) -> bool {
         let mut lists = LISTS.iter().map(|(_, list)| *list);
@@ -81,19 +86,18 @@ impl<T> ListenRequest<T> {
 }
 
 impl<T: Ticket> ToLegacy<T> {
-    pub(super) fn listen(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+    pub(super) fn listen(&mut self, ticket: T, request: &Message, now: Instant) {
         let Some(mut listen) = ListenRequest::parse(ticket.clone(), request) else {
             let what = "params.notifications must say what to listen for".to_owned();
-            return self.refuse(ticket, &Refusal::BadParams { what });
+            return self.to_client.finish(ticket, Refusal::BadParams { what });
         };
-        if self.listens.len() >= self.most_calls {
-            return self.refuse(ticket, &Refusal::TooManyCalls);
+        if self.listens.len() >= self.limits().calls {
+            return self.to_client.finish(ticket, Refusal::TooManyCalls);
         }
         listen.tasks.retain(|id| self.has_task(id, ticket.principal()));
         let number = self.next_number();
         self.listens.insert(number, listen);
         self.inner.meet(InternalCall::Listen(number), now);
-        CallId(number)
     }
 
     /// The server has been greeted: what of a listen can it honour?
@@ -101,17 +105,14 @@ impl<T: Ticket> ToLegacy<T> {
         if outcome.result().is_none() {
             return self.fail_listen(number, outcome, now);
         }
-        let waits = self.hears.is_none();
-        let Some(listen) = self.listens.get_mut(&number) else { return };
-        if waits {
-            listen.deaf = Some(now + HEARING);
-        } else {
-            self.honour(number, now);
+        match self.listens.get_mut(&number).filter(|_| self.hears.is_none()) {
+            Some(listen) => listen.deaf = Some(now + HEARING),
+            None => self.honour(number, now),
         }
     }
 
     /// It is known whether the server can tell what belongs to no call (GW-51).
-    pub fn handle_hearing(&mut self, hears: bool, now: Instant) {
+    pub(in crate::client) fn handle_hearing(&mut self, hears: bool, now: Instant) {
         self.hears = Some(hears);
         self.stop_waiting_to_hear(None, now);
         if !hears {
@@ -124,7 +125,6 @@ impl<T: Ticket> ToLegacy<T> {
                 self.finish_listen(number, now);
             }
         }
-        self.translate(now);
     }
 
     /// Those that have waited long enough, or all of them, are taken to be told.
@@ -139,7 +139,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Has the server watch what it can, and says what that is.
     fn honour(&mut self, number: u64, now: Instant) {
-        let welcome = self.inner.welcome().cloned();
+        let welcome = self.inner.welcome.clone();
         let deaf = self.hears == Some(false);
         let Some(listen) = self.listens.get_mut(&number) else { return };
         let offers = |capability: &str, member: &str| {
@@ -150,8 +150,8 @@ impl<T: Ticket> ToLegacy<T> {
         if !offers("resources", "subscribe") {
             listen.uris.clear();
         }
-        let watcher = Watcher::new(listener(number), listen.ticket.principal());
-        if !self.inner.can_watch(listen.uris.iter().map(|uri| &**uri), watcher) {
+        let watcher = listen.watcher(number);
+        if !self.inner.watches.have_room(listen.uris.iter().map(|uri| &**uri), watcher) {
             return self.fail_listen(number, Refusal::TooManyWatched.into(), now);
         }
         listen.pending = listen.uris.len();
@@ -177,31 +177,25 @@ impl<T: Ticket> ToLegacy<T> {
         let Some(listen) = self.listens.get_mut(&number) else { return };
         match outcome {
             Outcome::Answered(answer) if answer.kind() == Kind::Result => {}
-            _ if !is_there => {
-                let watcher = Watcher::new(listener(number), listen.ticket.principal());
-                self.inner.watch_later(uri, watcher);
-            }
+            // It is watched as soon as the server is back.
+            _ if !is_there => self.inner.watches.add(uri, listen.watcher(number)),
             Outcome::Answered(_) => _ = listen.uris.remove(uri),
             failed @ Outcome::Failed(_) => {
                 self.fail_listen(number, failed, now);
                 // It may have been heard all the same.
-                return self.unwatch(number, uri, now);
+                let request = request_about(method::UNSUBSCRIBE, "uri", uri);
+                return self.inner.open(InternalCall::Aside, &request, now);
             }
         }
         listen.pending = listen.pending.saturating_sub(1);
         self.acknowledge(number, now);
     }
 
-    fn unwatch(&mut self, number: u64, uri: &str, now: Instant) {
-        let request = request_about(method::UNSUBSCRIBE, "uri", uri);
-        self.inner.open(InternalCall::Unwatch { listen: number }, &request, now);
-    }
-
     /// What it was to hear of cannot be had, and nobody has refused it.
     fn fail_listen(&mut self, number: u64, why: Outcome, now: Instant) {
         if let Some(to) = self.end_listen(number, now) {
             let outcome = why.and_then(|error| self.newer_answer(error, method::LISTEN));
-            self.to_client.push_back(ServerEvent::Finish { to, outcome });
+            self.to_client.finish(to, outcome);
         }
     }
 
@@ -217,11 +211,10 @@ impl<T: Ticket> ToLegacy<T> {
         let params = json!({"_meta": {meta::SUBSCRIPTION: 0}, "notifications": honoured});
         let params = params.to_string();
         let message = Message::notification(method::ACKNOWLEDGED, Some(params.as_bytes()));
-        let to = To::Call(listen.ticket.clone());
-        self.to_client.push_back(ServerEvent::Note { to: to.clone(), message });
+        self.to_client.note(To::Call(listen.ticket.clone()), message);
         for message in std::mem::take(&mut listen.early) {
             if listen.wants(&message) {
-                self.to_client.push_back(ServerEvent::Note { to: to.clone(), message });
+                self.to_client.note(To::Call(listen.ticket.clone()), message);
             }
         }
         if nothing {
@@ -229,17 +222,9 @@ impl<T: Ticket> ToLegacy<T> {
         }
     }
 
-    fn finish_listen(&mut self, number: u64, now: Instant) {
+    pub(super) fn finish_listen(&mut self, number: u64, now: Instant) {
         if let Some(to) = self.end_listen(number, now) {
-            let answer = Message::result(&Id::from(0), &listen_over("0"));
-            self.to_client.push_back(ServerEvent::Finish { to, outcome: answer.into() });
-        }
-    }
-
-    /// The server does not come back: whoever listens gets to know.
-    pub(super) fn end_listens(&mut self, now: Instant) {
-        for number in self.listens.keys().copied().collect::<Vec<_>>() {
-            self.finish_listen(number, now);
+            self.to_client.finish(to, Message::result(&Id::from(0), &listen_over("0")));
         }
     }
 
@@ -260,8 +245,7 @@ impl<T: Ticket> ToLegacy<T> {
         for listen in self.listens.values_mut().filter(|listen| listen.wants(&message)) {
             is_heard = true;
             if listen.acknowledged {
-                let to = To::Call(listen.ticket.clone());
-                self.to_client.push_back(ServerEvent::Note { to, message: message.clone() });
+                self.to_client.note(To::Call(listen.ticket.clone()), message.clone());
             } else if listen.early.len() < MOST_EARLY {
                 listen.early.push(message.clone());
             }

@@ -11,18 +11,18 @@
 //! A tool that runs as a task only is waited for, if its client wants no task.
 //! A task is seen by the client that began it, and by no other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{InputEntry, LegacyClientCall, ToModern, entries};
+use super::{LegacyClientCall, ToModern, entries};
 use crate::client::tasks::{TaskTerm, new_task_id, task_as_core, task_goes_on, task_request};
-use crate::client::{CallId, InternalCall, Sharing, Ticket};
-use crate::exchange::{Ask, ServerEvent, To};
+use crate::client::{InternalCall, Sharing, Ticket};
+use crate::exchange::To;
 use crate::failure::{Failure, Outcome};
-use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message, Part, quoted};
+use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message, Part};
 use crate::method;
 use crate::moment;
 use crate::project::TASKS;
@@ -32,22 +32,19 @@ use crate::refusal::{Refusal, code};
 const MOST_BYTES: usize = 16 << 20;
 
 /// The tasks of the clients.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ExtensionTasks {
-    /// By the number of the call that began them, oldest first.
-    all: BTreeMap<u64, ExtensionTask>,
-    bytes: usize,
+    /// Oldest first.
+    all: Vec<ExtensionTask>,
     clock: Option<(Instant, SystemTime)>,
-    most: usize,
-    longest: Duration,
 }
 
 #[derive(Debug)]
-struct ExtensionTask {
+pub(super) struct ExtensionTask {
     owner: u64,
     id: Box<str>,
     /// What it is a call of.
-    tool: Box<str>,
+    pub(super) tool: Box<str>,
     /// As its client is shown it.
     shown: Value,
     /// What it came to, if the server made no task of it.
@@ -92,80 +89,49 @@ impl Tasking {
         !matches!(self, Self::Nothing)
     }
 
-    /// What is asked of the server first, if not what the client asked.
-    pub(super) fn first(&self) -> Option<Message> {
-        if let Self::Wait(wait) = self {
-            Some(task_request(method::GET_TASK, &wait.id))
-        } else {
-            None
-        }
-    }
-
     pub(super) fn due(&self) -> Option<Instant> {
         if let Self::Wait(wait) = self { wait.due } else { None }
-    }
-
-    pub(super) fn asked(&self) -> impl Iterator<Item = &Ask> {
-        let wait = if let Self::Wait(wait) = self { Some(wait) } else { None };
-        wait.into_iter().flat_map(|wait| wait.asked.keys())
     }
 }
 
 impl ExtensionTasks {
-    /// None yet; so many at most, of which each may keep the connection for so long.
-    pub(super) fn new(most: usize, longest: Duration) -> Self {
-        Self { all: BTreeMap::new(), bytes: 0, clock: None, most, longest }
+    pub(super) fn find(&mut self, owner: u64, id: &str) -> Option<&mut ExtensionTask> {
+        self.all.iter_mut().find(|task| task.owner == owner && *task.id == *id)
     }
 
-    fn find(&mut self, owner: u64, id: &str) -> Option<&mut ExtensionTask> {
-        self.all.values_mut().find(|task| task.owner == owner && *task.id == *id)
-    }
-
-    /// The tool that a task is a call of.
-    pub(super) fn tool(&mut self, owner: u64, id: &str) -> Option<Box<str>> {
-        self.find(owner, id).map(|task| task.tool.clone())
-    }
-
-    fn add(&mut self, number: u64, task: ExtensionTask) {
-        self.bytes += task.end.as_ref().map_or(0, Bytes::len);
-        self.all.insert(number, task);
-        while self.all.len() > self.most || (self.bytes > MOST_BYTES && self.all.len() > 1) {
-            let Some((_, old)) = self.all.pop_first() else { return };
-            self.bytes -= old.end.as_ref().map_or(0, Bytes::len);
+    fn add(&mut self, task: ExtensionTask, most: usize) {
+        self.all.push(task);
+        let bytes = |tasks: &[ExtensionTask]| -> usize {
+            tasks.iter().filter_map(|task| task.end.as_ref()).map(Bytes::len).sum()
+        };
+        while self.all.len() > most || bytes(&self.all) > MOST_BYTES && self.all.len() > 1 {
+            self.all.remove(0);
         }
-    }
-
-    fn retain(&mut self, keep: impl Fn(&ExtensionTask) -> bool) {
-        self.all.retain(|_, task| keep(task));
-        self.bytes = self.all.values().filter_map(|task| task.end.as_ref()).map(Bytes::len).sum();
     }
 
     /// A client is gone, and with it the only one who could ask for its tasks.
     pub(super) fn forget(&mut self, owner: u64) {
-        self.retain(|task| task.owner != owner);
+        self.all.retain(|task| task.owner != owner);
     }
 
     /// The server is gone, and its tasks with it.
     pub(super) fn lose(&mut self) {
-        self.retain(|task| task.end.is_some());
+        self.all.retain(|task| task.end.is_some());
     }
 
     /// Forgets those that the server does not remember any longer either.
     pub(super) fn expire(&mut self, now: Instant) {
-        if self.due().is_some_and(|due| due <= now) {
-            self.retain(|task| task.term.over().is_none_or(|over| now < over));
-        }
+        self.all.retain(|task| task.term.over.is_none_or(|over| now < over));
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        self.all.values().filter_map(|task| task.term.over()).min()
+        self.all.iter().filter_map(|task| task.term.over).min()
     }
 
     /// Whether the connection must live on for a task that goes on at the server.
-    pub(super) fn holds(&self, now: Instant) -> bool {
-        let holds =
-            |task: &ExtensionTask| task_goes_on(&task.shown) && task.term.holds(now, self.longest);
-        self.all.values().any(holds)
+    pub(super) fn holds(&self, now: Instant, most: Duration) -> bool {
+        let holds = |task: &ExtensionTask| task_goes_on(&task.shown) && task.term.holds(now, most);
+        self.all.iter().any(holds)
     }
 
     fn date(&self, now: Instant) -> String {
@@ -187,31 +153,25 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn offers_tasks(&self, ticket: &T) -> bool {
         let declared =
             self.discovered.as_ref().and_then(|it| it.capability(&["extensions", TASKS]));
-        declared.is_some() && self.tasks.most > 0 && self.revision_of(ticket).rules().core_tasks
+        declared.is_some() && self.limits().tasks > 0 && self.revision_of(ticket).rules().core_tasks
     }
 
     /// Whether a call is to become a task.
     pub(super) fn tasking_of(&self, ticket: &T, request: &Message) -> Tasking {
-        let is_call = request.method() == method::CALL_TOOL;
-        if is_call
-            && request.part(Member::Task).is_some_and(Part::is_object)
-            && self.offers_tasks(ticket)
-        {
-            Tasking::Wanted
-        } else {
-            Tasking::Nothing
-        }
+        let names_task = request.part(Member::Task).is_some_and(Part::is_object);
+        let wants = names_task && request.method() == method::CALL_TOOL;
+        if wants && self.offers_tasks(ticket) { Tasking::Wanted } else { Tasking::Nothing }
     }
 
     /// A client asks about a task.
-    pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+    pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) {
         if !self.offers_tasks(&ticket) {
             let method = request.method().to_owned();
-            return self.refuse(ticket, Refusal::UnknownMethod { method });
+            return self.to_client.finish(ticket, Refusal::UnknownMethod { method });
         }
         let owner = ticket.owner();
         if request.method() == method::LIST_TASKS {
-            let theirs = self.tasks.all.values().filter(|task| task.owner == owner);
+            let theirs = self.tasks.all.iter().filter(|task| task.owner == owner);
             let theirs: Vec<&Value> = theirs.map(|task| &task.shown).collect();
             let result = json!({ "tasks": theirs }).to_string();
             return self.answer(ticket, result.as_bytes());
@@ -219,22 +179,22 @@ impl<T: Ticket> ToModern<T> {
         let id = request.task_id().unwrap_or_default();
         let Some(task) = self.tasks.find(owner, &id) else {
             let what = format!("Task not found: {id}");
-            return self.refuse(ticket, Refusal::BadParams { what });
+            return self.to_client.finish(ticket, Refusal::BadParams { what });
         };
         if let Some(end) = task.end.clone() {
             let shown = task.shown.to_string();
             return match request.method() {
                 method::GET_TASK => self.answer(ticket, shown.as_bytes()),
                 method::TASK_RESULT => self.answer(ticket, &end),
-                _ => self.refuse(ticket, over()),
+                _ => self.to_client.finish(ticket, over()),
             };
         }
         let tasking = match request.method() {
             method::GET_TASK => Tasking::Show,
             method::CANCEL_TASK => Tasking::Cancel,
-            _ => Tasking::Wait(TaskWait::new(&id, false)),
+            _ => Tasking::Wait(TaskWait::new(&id, false, None)),
         };
-        self.call(ticket, request, tasking, now)
+        self.call(ticket, request, tasking, now);
     }
 
     /// The tool runs as a task only, and its client asked for none (GW-27).
@@ -261,15 +221,13 @@ impl<T: Ticket> ToModern<T> {
             Err(why) => return self.finish(number, why),
         };
         if !matches!(call.tasking, Tasking::Wanted) {
-            let mut wait = TaskWait::new(id, true);
-            wait.due = Some(now + pace(&state));
-            call.tasking = Tasking::Wait(wait);
+            call.tasking = Tasking::Wait(TaskWait::new(id, true, Some(now + pace(&state))));
             return;
         }
         let shown = task_as_core(&state);
         let result = json!({"task": shown}).to_string();
         let task = ExtensionTask::begin(call, id, shown, now);
-        self.tasks.add(number, task);
+        self.tasks.add(task, self.limits().tasks);
         self.finish(number, Message::result(&Id::from(0), result.as_bytes()));
         self.listen_anew(now);
     }
@@ -289,7 +247,7 @@ impl<T: Ticket> ToModern<T> {
         let end = Some(related(answer, &id).payload_bytes());
         let created = json!({"task": shown}).to_string();
         let task = ExtensionTask { end, ..ExtensionTask::begin(call, &id, shown, now) };
-        self.tasks.add(number, task);
+        self.tasks.add(task, self.limits().tasks);
         self.finish(number, Message::result(&Id::from(0), created.as_bytes()));
     }
 
@@ -335,8 +293,8 @@ impl<T: Ticket> ToModern<T> {
     /// The tasks that a client may be told about: what belongs to no call is
     /// told to all who share a connection.
     pub(super) fn tasks_to_hear_of(&self) -> Vec<&str> {
-        let alone = self.sharing == Sharing::Alone;
-        let theirs = self.tasks.all.values().filter(|task| alone && task_goes_on(&task.shown));
+        let alone = self.inner.ledger.sharing == Sharing::Alone;
+        let theirs = self.tasks.all.iter().filter(|task| alone && task_goes_on(&task.shown));
         theirs.map(|task| &*task.id).collect()
     }
 
@@ -345,11 +303,11 @@ impl<T: Ticket> ToModern<T> {
         let state = message.payload_value().unwrap_or_default();
         let id = state["taskId"].as_str().unwrap_or_default();
         let shown = task_as_core(&state);
-        let Some(task) = self.tasks.all.values_mut().find(|task| *task.id == *id) else { return };
+        let Some(task) = self.tasks.all.iter_mut().find(|task| *task.id == *id) else { return };
         task.show(shown.clone());
         let params = shown.to_string();
         let message = Message::notification(method::TASK_STATUS, Some(params.as_bytes()));
-        self.to_client.push_back(ServerEvent::Note { to: To::Session, message });
+        self.to_client.note(To::Session, message);
         for call in self.calls.values_mut() {
             if let Tasking::Wait(wait) = &mut call.tasking
                 && *wait.id == *id
@@ -387,11 +345,9 @@ const POLLS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// Waiting for a task.
 #[derive(Debug)]
 pub(super) struct TaskWait {
-    id: Box<str>,
+    pub(super) id: Box<str>,
     /// When to ask how it stands; none while that is being asked.
-    due: Option<Instant>,
-    /// What the client is being asked on its behalf.
-    asked: BTreeMap<Ask, InputEntry>,
+    pub(super) due: Option<Instant>,
     /// Keys that have been asked about: each is asked once (TASK-5).
     seen: BTreeSet<String>,
     /// Its client does not know that it is a task.
@@ -399,9 +355,8 @@ pub(super) struct TaskWait {
 }
 
 impl TaskWait {
-    pub(super) fn new(id: &str, hidden: bool) -> Self {
-        let (asked, seen) = (BTreeMap::new(), BTreeSet::new());
-        Self { id: id.into(), due: None, asked, seen, hidden }
+    fn new(id: &str, hidden: bool, due: Option<Instant>) -> Self {
+        Self { id: id.into(), due, seen: BTreeSet::new(), hidden }
     }
 
     /// A message as its client gets it: who knows of the task is told that it is about that.
@@ -447,11 +402,11 @@ impl<T: Ticket> ToModern<T> {
         let Tasking::Wait(wait) = &call.tasking else { return };
         let mut entries = entries(state);
         entries.retain(|entry| !wait.seen.contains(&entry.key));
-        if self.asks.len() + entries.len() > self.most_asks {
+        if !self.may_ask(entries.len()) {
             return;
         }
-        let params = match self.in_older_words(number, &entries) {
-            Ok(params) => params,
+        let requests = match self.in_older_words(number, &entries) {
+            Ok(requests) => requests.into_iter().map(|request| wait.shown(request)).collect(),
             Err(needed) => {
                 if wait.hidden {
                     let (to, id) = (call.ticket.clone(), wait.id.clone());
@@ -460,53 +415,14 @@ impl<T: Ticket> ToModern<T> {
                 return self.fail(number, &format!("the task needs {needed}"));
             }
         };
-        let to = call.ticket.clone();
-        for (entry, params) in entries.into_iter().zip(params) {
-            let request = entry.request(&params);
-            let Some(wait) = self.wait_of(number) else { return };
-            let request = wait.shown(request);
-            let ask = self.ask_entry(number, &to, request);
-            let Some(wait) = self.wait_of(number) else { return };
-            wait.seen.insert(entry.key.clone());
-            wait.asked.insert(ask, entry);
+        if let Some(Tasking::Wait(wait)) = self.calls.get_mut(&number).map(|it| &mut it.tasking) {
+            wait.seen.extend(entries.iter().map(|entry| entry.key.clone()));
         }
-    }
-
-    fn wait_of(&mut self, number: u64) -> Option<&mut TaskWait> {
-        match &mut self.calls.get_mut(&number)?.tasking {
-            Tasking::Wait(wait) => Some(wait),
-            _ => None,
-        }
-    }
-
-    /// A client answers what a task asked. False if it was no task that asked.
-    pub(super) fn update_task(
-        &mut self,
-        number: u64,
-        ask: Ask,
-        answer: &Message,
-        now: Instant,
-    ) -> bool {
-        let Some(call) = self.calls.get_mut(&number) else { return false };
-        let Tasking::Wait(wait) = &mut call.tasking else { return false };
-        let Some(entry) = wait.asked.remove(&ask) else { return false };
-        let answer = match entry.answer(answer) {
-            Ok(answer) => answer,
-            Err(what) => {
-                self.fail(number, &what);
-                return true;
-            }
-        };
-        wait.due = Some(now);
-        let (to, id) = (call.ticket.clone(), wait.id.clone());
-        let answers = [b"{", quoted(&entry.key).as_bytes(), b":", &answer, b"}"].concat();
-        let update = task_request(method::UPDATE_TASK, &id).with(Member::InputResponses, answers);
-        self.tell_aside(&to, &update, now);
-        true
+        self.ask_entries(number, entries, requests);
     }
 
     /// Says something about the task of a call; nobody waits for the answer.
-    fn tell_aside(&mut self, of: &T, request: &Message, now: Instant) {
+    pub(super) fn tell_aside(&mut self, of: &T, request: &Message, now: Instant) {
         let request = self.envelope_of(of).taking_tasks(true).put_on(request);
         self.inner.open(InternalCall::Aside, &request, &None, now);
     }
@@ -526,8 +442,7 @@ impl<T: Ticket> ToModern<T> {
             let Some(call) = self.calls.get_mut(&number) else { continue };
             let Tasking::Wait(wait) = &mut call.tasking else { continue };
             wait.due = None;
-            let ask = task_request(method::GET_TASK, &wait.id);
-            self.begin(number, Some(&ask), now);
+            self.begin(number, None, now);
         }
     }
 }

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use super::{ToModern, older_answer};
 use crate::backoff::Reconnect;
 use crate::client::tasks::{LISTS, listen_filter};
-use crate::client::{CallId, InternalCall, Ticket};
-use crate::exchange::{ServerEvent, To};
+use crate::client::{InternalCall, Ticket};
+use crate::exchange::To;
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Kind, Member, Message, Part};
 use crate::limits::MAX_ID;
@@ -56,7 +56,7 @@ pub(super) struct ListenStream<T> {
     old: VecDeque<(ListenCall, Instant)>,
     overlap: Overlap,
     /// Clients that wait to know whether a resource is watched.
-    subscribers: Vec<(T, String)>,
+    pub(super) subscribers: Vec<(T, String)>,
     reconnect: Reconnect,
     due: Option<Instant>,
     /// Nothing was heard for a while.
@@ -66,7 +66,7 @@ pub(super) struct ListenStream<T> {
 
 /// Why nobody listens for now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Pause {
+pub(super) enum Pause {
     /// Nobody uses the server, until the next call.
     Rest,
     /// It was away for too long; worth another try when it is seen to answer.
@@ -76,7 +76,6 @@ enum Pause {
 #[derive(Debug)]
 struct ListenCall {
     number: u64,
-    call: CallId,
     wanted: Value,
 }
 
@@ -104,25 +103,20 @@ impl<T> ListenStream<T> {
         let old = self.old.front().map(|&(_, until)| until);
         self.due.into_iter().chain(old).min()
     }
-
-    pub(super) fn waiting(&self) -> usize {
-        self.subscribers.len()
-    }
 }
 
 impl<T: Ticket> ToModern<T> {
-    /// The link is ended because nobody uses it. What is said meanwhile is not missed.
-    pub fn rest(&mut self, why: &Failure, now: Instant) {
-        self.handle_lost(why, now);
+    /// The link was ended because nobody uses it. What is said meanwhile is not missed.
+    pub(in crate::client) fn rest(&mut self) {
         (self.listening.due, self.listening.gap, self.listening.pause) =
             (None, false, Some(Pause::Rest));
         self.listening.reconnect.handle_success();
     }
 
     /// Whether a client counts on the link though it has no call open.
-    pub fn is_needed(&self, now: Instant) -> bool {
+    pub(in crate::client) fn is_needed(&self, now: Instant) -> bool {
         let watches = self.listening.watches.uris().next().is_some();
-        watches || self.tasks.holds(now) || self.inner.is_needed(now)
+        watches || self.tasks.holds(now, self.limits().total) || self.inner.is_needed(now)
     }
 
     /// Time has reached `now`.
@@ -137,48 +131,40 @@ impl<T: Ticket> ToModern<T> {
 
     fn end_listen(&mut self, listen: &ListenCall, now: Instant) {
         self.listening.overlap.end(listen.number);
-        self.inner.drop_call(listen.call, None, now);
+        self.inner.drop_call(&InternalCall::Listen(listen.number), None, now);
     }
 
-    pub(super) fn listen_after_rest(&mut self, now: Instant) {
-        if self.listening.pause == Some(Pause::Rest) {
-            self.listen_anew(now);
-        }
-    }
-
-    /// The server answers a call.
-    pub(super) fn listen_to_who_answers(&mut self, now: Instant) {
-        if self.listening.pause == Some(Pause::Away) {
+    /// Listens again, if that is why nobody does: the server is used, or answers a call.
+    pub(super) fn listen_after(&mut self, pause: Pause, now: Instant) {
+        if self.listening.pause == Some(pause) {
             self.listening.reconnect.handle_success();
             self.listen_anew(now);
         }
     }
 
-    pub(super) fn subscribe(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+    pub(super) fn subscribe(&mut self, ticket: T, request: &Message, now: Instant) {
         let Some(uri) = request.uri() else {
             let what = "params.uri must be a string".to_owned();
-            return self.refuse(ticket, Refusal::BadParams { what });
+            return self.to_client.finish(ticket, Refusal::BadParams { what });
         };
-        if self.listening.subscribers.len() + self.listening.watches.uris().count() >= MOST_WATCHED
-        {
-            return self.refuse(ticket, Refusal::TooManyWatched);
-        }
+        let listening = &mut self.listening;
         let watcher = Watcher::new(ticket.owner(), ticket.principal());
-        if !self.listening.watches.have_room(std::iter::once(&*uri), watcher) {
-            return self.refuse(ticket, Refusal::TooManyWatched);
+        if listening.subscribers.len() + listening.watches.uris().count() >= MOST_WATCHED
+            || !listening.watches.have_room(std::iter::once(&*uri), watcher)
+        {
+            return self.to_client.finish(ticket, Refusal::TooManyWatched);
         }
-        self.listening.watches.add(&uri, watcher);
-        self.listening.subscribers.push((ticket, uri.into_owned()));
-        self.listening.reconnect.handle_success();
+        listening.watches.add(&uri, watcher);
+        listening.subscribers.push((ticket, uri.into_owned()));
+        listening.reconnect.handle_success();
         self.listen_anew(now);
-        CallId::DONE
     }
 
-    pub(super) fn unsubscribe(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+    pub(super) fn unsubscribe(&mut self, ticket: T, request: &Message, now: Instant) {
         if request.uri().is_some_and(|uri| self.listening.watches.remove(&uri, ticket.owner())) {
             self.listen_anew(now);
         }
-        self.answer(ticket, b"{}")
+        self.answer(ticket, b"{}");
     }
 
     pub(super) fn forget_watcher(&mut self, owner: u64, now: Instant) {
@@ -225,8 +211,8 @@ impl<T: Ticket> ToModern<T> {
         let request = Message::request(&0.into(), method::LISTEN, Some(params.as_bytes()));
         let hears_of_tasks = wanted.get("taskIds").is_some();
         let request = Envelope::ours().taking_tasks(hears_of_tasks).put_on(&request);
-        let call = self.inner.open(InternalCall::Listen(number), &request, &None, now);
-        self.listening.fresh = Some(ListenCall { number, call, wanted });
+        self.inner.open(InternalCall::Listen(number), &request, &None, now);
+        self.listening.fresh = Some(ListenCall { number, wanted });
         self.listening.overlap.begin(number);
     }
 
@@ -242,8 +228,7 @@ impl<T: Ticket> ToModern<T> {
         if message.method() == method::TASK_CHANGED {
             self.handle_task_note(message, now);
         } else if self.listening.overlap.is_news(number, message) {
-            self.to_client
-                .push_back(ServerEvent::Note { to: To::Session, message: unmarked(message) });
+            self.to_client.note(To::Session, unmarked(message));
         }
     }
 
@@ -270,8 +255,7 @@ impl<T: Ticket> ToModern<T> {
             for (name, capability) in LISTS {
                 let changed = method::list_changed(capability).filter(|_| honoured[name] == true);
                 if let Some(method) = changed {
-                    let message = Message::notification(method, None);
-                    self.to_client.push_back(ServerEvent::Note { to: To::Session, message });
+                    self.to_client.note(To::Session, Message::notification(method, None));
                 }
             }
         }
@@ -292,7 +276,7 @@ impl<T: Ticket> ToModern<T> {
                 self.answer(ticket, b"{}");
             } else {
                 self.listening.watches.remove(&uri, ticket.owner());
-                self.refuse(ticket, Failure::NotWatched { uri: uri.into() });
+                self.to_client.finish(ticket, Failure::NotWatched { uri: uri.into() });
             }
         }
     }
@@ -314,7 +298,7 @@ impl<T: Ticket> ToModern<T> {
                     older_answer(it, method::SUBSCRIBE, self.revision_of(&to), false)
                 };
                 let outcome = outcome.clone().and_then(older);
-                self.to_client.push_back(ServerEvent::Finish { to, outcome });
+                self.to_client.finish(to, outcome);
             }
         }
         // An error that the server gave would be given again.

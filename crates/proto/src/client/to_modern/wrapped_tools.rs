@@ -46,7 +46,7 @@ struct Listing {
 
 impl WrappedTools {
     /// Learns from a result of `tools/list`.
-    fn learn(&mut self, answer: &Message) {
+    pub(super) fn learn(&mut self, answer: &Message) {
         for tool in answer.items(Member::Tools) {
             if let Some(name) = tool.string("name")
                 && name.len() <= MAX_ID
@@ -80,20 +80,14 @@ impl WrappedTools {
 }
 
 impl<T: Ticket> ToModern<T> {
-    /// A list of tools passes.
-    pub(super) fn learn_tools(&mut self, method: &str, answer: &Message) {
-        if method == method::LIST_TOOLS && answer.kind() == Kind::Result {
-            self.tools.learn(answer);
-        }
-    }
-
     /// The tool that a call is about, by itself or by its task.
     fn tool_of(&mut self, number: u64) -> Option<Box<str>> {
         let call = self.calls.get(&number)?;
-        match call.request.method() {
-            method::CALL_TOOL => call.request.name().map(Into::into),
-            _ => self.tasks.tool(call.ticket.owner(), &call.request.task_id().unwrap_or_default()),
+        if call.request.method() == method::CALL_TOOL {
+            return call.request.name().map(Into::into);
         }
+        let id = call.request.task_id().unwrap_or_default();
+        Some(self.tasks.find(call.ticket.owner(), &id)?.tool.clone())
     }
 
     /// Gives a client what its tool came to, once it is known in which shape.
@@ -104,16 +98,15 @@ impl<T: Ticket> ToModern<T> {
         // What is no object is wrapped whatever the schema says.
         let reads = self.calls.get(&number).map(|call| self.revision_of(&call.ticket).rules());
         let matters = reads.is_some_and(|rules| rules.structured_content) && structure.is_some();
-        let known = self.tools.is_wrapped(&tool);
-        if !matters || known.is_some() {
-            return self.finish_shaped(number, answer, known == Some(true), now);
+        if !matters || self.tools.is_wrapped(&tool).is_some() {
+            return self.finish_shaped(number, answer, now);
         }
         let Some(call) = self.calls.get_mut(&number) else { return };
         call.answer = Some(answer.clone());
         if self.tools.listing.is_none() {
-            let (ticket, pages) = (call.ticket.clone(), 0);
+            let ticket = call.ticket.clone();
             let (envelope, until) = (self.envelope_of(&ticket), now + WAIT);
-            self.tools.listing = Some(Listing { envelope, pages, until, stale: false });
+            self.tools.listing = Some(Listing { envelope, pages: 0, until, stale: false });
             self.list_tools(None, now);
         }
     }
@@ -156,16 +149,16 @@ impl<T: Ticket> ToModern<T> {
         let waiting = self.calls.iter_mut();
         let waiting = waiting.filter_map(|(&number, call)| Some((number, call.answer.take()?)));
         for (number, answer) in waiting.collect::<Vec<_>>() {
-            let tool = self.tool_of(number).unwrap_or_default();
-            let wrapped = self.tools.is_wrapped(&tool) == Some(true);
-            self.finish_shaped(number, &answer, wrapped, now);
+            self.finish_shaped(number, &answer, now);
         }
     }
 
-    fn finish_shaped(&mut self, number: u64, answer: &Message, wrapped: bool, now: Instant) {
+    fn finish_shaped(&mut self, number: u64, answer: &Message, now: Instant) {
+        let tool = self.tool_of(number).unwrap_or_default();
         let Some(call) = self.calls.get(&number) else { return };
-        let revision = self.revision_of(&call.ticket);
+        let wrapped = self.tools.is_wrapped(&tool) == Some(true);
         let is_wanted = matches!(call.tasking, Tasking::Wanted);
+        let revision = self.revision_of(&call.ticket);
         let outcome = older_answer(answer, method::CALL_TOOL, revision, wrapped);
         match outcome.result().filter(|_| is_wanted) {
             // It was to be a task, and is over already.

@@ -13,7 +13,7 @@ use switchboard_proto::client::legacy::LegacyClientHalf;
 use switchboard_proto::client::modern::ModernClientHalf;
 use switchboard_proto::client::to_legacy::ToLegacy;
 use switchboard_proto::client::to_modern::ToModern;
-use switchboard_proto::client::{self, CallId, Sharing, Ticket, Transmit};
+use switchboard_proto::client::{self, Sharing, Ticket, Transmit};
 use switchboard_proto::exchange::{Carrier, ClientEvent, Exchange, Lane, ServerEvent, To};
 use switchboard_proto::failure::Words;
 use switchboard_proto::framing;
@@ -118,7 +118,6 @@ pub(crate) struct PairResult {
 pub(super) struct End {
     pub(super) client: Client,
     pub(super) front: server::ServerHalf,
-    calls: HashMap<Exchange, CallId>,
     pub(super) last_ids: HashMap<Lane, Arc<str>>,
     /// Lanes that are broken, noticed or not.
     pub(super) broken: HashSet<Lane>,
@@ -449,18 +448,15 @@ impl World {
         match up {
             ClientEvent::Open { exchange, request, said } => {
                 let said = if self.far == Carrier::Http { said } else { None };
-                let id = self.back.open(Seat(of, exchange), &request, &said, self.now);
-                self.ends[of].calls.insert(exchange, id);
+                self.back.open(Seat(of, exchange), &request, &said, self.now);
             }
             ClientEvent::Again { exchange, request } => {
-                let call = self.ends[of].calls[&exchange];
-                self.back.again(call, &request, self.now);
+                self.back.again(&Seat(of, exchange), &request, self.now);
             }
             ClientEvent::Supply { ask, answer } => self.back.supply(ask, &answer, self.now),
             ClientEvent::Note { message } => self.back.note(message, self.now),
             ClientEvent::Drop { exchange, message } => {
-                let call = self.ends[of].calls[&exchange];
-                self.back.drop_call(call, message.as_ref(), self.now);
+                self.back.drop_call(&Seat(of, exchange), message.as_ref(), self.now);
                 self.ends[of].front.acknowledge_cancelled(exchange);
             }
         }
@@ -517,7 +513,6 @@ impl End {
         Self {
             client: Client::new(sort),
             front,
-            calls: HashMap::new(),
             last_ids: HashMap::new(),
             broken: HashSet::new(),
             lanes: HashMap::new(),

@@ -294,7 +294,7 @@ fn notes_that_wait_for_a_greeting_are_bounded() {
     let mut half = fresh(Sharing::Alone);
     half.open(Name("a0".into()), &message("0 initialize {}"), start());
     for _ in 0..10_000 {
-        half.note(message("notifications/x"));
+        half.note(message("notifications/x"), start());
     }
     assert!(half.held.len() <= 32, "{}", half.held.len());
 }

@@ -7,7 +7,7 @@ use super::*;
 fn renewed(script: &str) -> Vec<String> {
     let mut half = ready(Sharing::Shared);
     let start = start();
-    let mut stage = Stage { start, now: start, ids: HashMap::new() };
+    let mut stage = Stage { start, now: start };
     let script = format!("{script}\nlost\nopen z1: 9 tools/list");
     for step in lines(&script) {
         let (head, text) = step.split_once(": ").unwrap_or((step, ""));
@@ -15,7 +15,7 @@ fn renewed(script: &str) -> Vec<String> {
     }
     let greeting = half.greeting;
     let welcome = Message::result(&Id::from(greeting.0), b"{}");
-    half.handle_message(greeting.lane(), &welcome, stage.now);
+    half.handle_message(greeting, &welcome, stage.now);
     let mut seen = Vec::new();
     drain(&mut half, &mut seen);
     let needed = half.is_needed(stage.now);
@@ -106,8 +106,9 @@ fn more_than_can_be_counted_is_refused_and_what_is_counted_stays_right() {
     let now = start();
     let subscribe = |uri: usize| message(&format!("1 resources/subscribe {{\"uri\":\"x:{uri}\"}}"));
     for uri in 0..4096 {
-        let id = half.open(Name("a1".into()), &subscribe(uri), now);
-        half.handle_message(id.lane(), &Message::result(&Id::from(id.0), b"{}"), now);
+        half.open(Name("a1".into()), &subscribe(uri), now);
+        let id = half.ledger.only().unwrap();
+        half.handle_message(id, &Message::result(&Id::from(id.0), b"{}"), now);
     }
     drain(&mut half, &mut Vec::new());
     check(

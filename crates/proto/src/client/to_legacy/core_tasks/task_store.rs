@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::client::CallId;
 use crate::client::tasks::{TaskTerm, task_goes_on};
 use crate::exchange::Ask;
 use crate::jsonrpc::{Message, Part};
@@ -36,8 +35,8 @@ pub(super) struct CoreTask {
     pub(super) told: bool,
     pub(super) questions: BTreeMap<String, TaskQuestion>,
     next_key: u32,
-    /// Our own `tasks/result`, while it is open.
-    pub(super) wait: Option<CallId>,
+    /// Our own `tasks/result` is open.
+    pub(super) waited: bool,
     term: TaskTerm,
 }
 
@@ -59,21 +58,18 @@ impl CoreTask {
         state: Value,
         now: Instant,
     ) -> Self {
-        let term = TaskTerm::begin(&state, now);
-        let (end, ended, told, wait) = (None, false, false, None);
-        let (questions, next_key) = (BTreeMap::new(), 0);
         Self {
             id,
             principal: principal.into(),
             capabilities,
+            term: TaskTerm::begin(&state, now),
             state,
-            end,
-            ended,
-            told,
-            questions,
-            next_key,
-            wait,
-            term,
+            end: None,
+            ended: false,
+            told: false,
+            questions: BTreeMap::new(),
+            next_key: 0,
+            waited: false,
         }
     }
 
@@ -112,7 +108,13 @@ impl CoreTask {
 
     /// Whether nobody waits for its end, and somebody should.
     pub(super) fn is_unwatched(&self) -> bool {
-        !self.ended && self.wait.is_none() && self.state["status"] != "cancelled"
+        !self.ended && !self.waited && self.state["status"] != "cancelled"
+    }
+
+    /// The server has said what it came to. What it had asked, which nobody needs any more.
+    pub(super) fn end_with(&mut self, end: &Message) -> impl Iterator<Item = Ask> + use<> {
+        (self.ended, self.end) = (true, Some(end.clone()));
+        std::mem::take(&mut self.questions).into_values().map(|question| question.ask)
     }
 
     fn size(&self) -> usize {
@@ -120,89 +122,52 @@ impl CoreTask {
     }
 }
 
-/// All tasks, by the number of the call that began them.
+/// All tasks, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct TaskStore {
-    all: BTreeMap<u64, CoreTask>,
-    bytes: usize,
+    pub(super) all: Vec<CoreTask>,
 }
 
 impl TaskStore {
     /// Remembers one more; with `most` already, the one that goes for it: the
     /// oldest that is over, if there is any.
-    pub(super) fn add(&mut self, number: u64, task: CoreTask, most: usize) -> Option<CoreTask> {
-        let over = || self.all.iter().find(|(_, task)| task.ended).map(|(&number, _)| number);
-        let oldest = || self.all.keys().next().copied();
-        let gone = if self.all.len() < most { None } else { over().or_else(oldest) };
-        let gone = gone.and_then(|number| self.remove(number));
-        self.all.insert(number, task);
+    pub(super) fn add(&mut self, task: CoreTask, most: usize) -> Option<CoreTask> {
+        let over = self.all.iter().position(|task| task.ended).unwrap_or(0);
+        let gone = (self.all.len() >= most.max(1)).then(|| self.all.remove(over));
+        self.all.push(task);
         gone
     }
 
-    fn remove(&mut self, number: u64) -> Option<CoreTask> {
-        let task = self.all.remove(&number)?;
-        self.bytes -= task.size();
-        Some(task)
-    }
-
-    pub(super) fn get(&self, number: u64) -> Option<&CoreTask> {
-        self.all.get(&number)
-    }
-
-    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut CoreTask> {
-        self.all.get_mut(&number)
-    }
-
-    pub(super) fn find(&mut self, id: &str) -> Option<(u64, &mut CoreTask)> {
-        let mut all = self.all.iter_mut();
-        all.find(|(_, task)| *task.id == *id).map(|(&number, task)| (number, task))
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &CoreTask> {
-        self.all.values()
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut CoreTask> {
-        self.all.values_mut()
-    }
-
-    /// A task came to something: what it had asked, which nobody needs any
-    /// more. None if that was known.
-    pub(super) fn end(&mut self, number: u64, end: &Message) -> Option<Vec<Ask>> {
-        let task = self.all.get_mut(&number).filter(|task| !task.ended)?;
-        task.ended = true;
-        task.end = Some(end.clone());
-        self.bytes += task.size();
-        let asked = std::mem::take(&mut task.questions);
-        Some(asked.into_values().map(|question| question.ask).collect())
+    pub(super) fn find(&mut self, id: &str) -> Option<&mut CoreTask> {
+        self.all.iter_mut().find(|task| *task.id == *id)
     }
 
     /// Whether a question of so many bytes fits beside those that are open.
     pub(super) fn has_room(&self, more: usize) -> bool {
-        let open = self.all.values().flat_map(|task| task.questions.values());
+        let open = self.all.iter().flat_map(|task| task.questions.values());
         open.map(|question| question.size).sum::<usize>() + more <= MOST_BYTES
     }
 
     /// Forgets what tasks came to, the oldest first, until the rest fits.
     pub(super) fn trim(&mut self) {
-        for task in self.all.values_mut() {
-            if self.bytes <= MOST_BYTES {
+        let mut bytes: usize = self.all.iter().map(CoreTask::size).sum();
+        for task in &mut self.all {
+            if bytes <= MOST_BYTES {
                 return;
             }
-            self.bytes -= task.size();
+            bytes -= task.size();
             task.end = None;
         }
     }
 
     /// Forgets those that the server does not remember any longer either.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<CoreTask> {
-        let late = self.all.iter().filter(|(_, task)| task.term.over().is_some_and(|it| it <= now));
-        let late: Vec<u64> = late.map(|(&number, _)| number).collect();
-        late.into_iter().filter_map(|number| self.remove(number)).collect()
+        let is_late = |task: &mut CoreTask| task.term.over.is_some_and(|over| over <= now);
+        self.all.extract_if(.., is_late).collect()
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        self.all.values().filter_map(|task| task.term.over()).min()
+        self.all.iter().filter_map(|task| task.term.over).min()
     }
 
     /// Whether the session must live on for a task: it goes on, or its client
@@ -212,7 +177,7 @@ impl TaskStore {
             let is_open = task_goes_on(&task.state) || !task.told;
             is_open && task.state["status"] != "cancelled" && task.term.holds(now, most)
         };
-        self.all.values().any(holds)
+        self.all.iter().any(holds)
     }
 }
 
@@ -228,15 +193,16 @@ mod tests {
         let half = format!("\"{}\"", "x".repeat(MOST_BYTES / 2));
         for number in 0..3 {
             let id = format!("t{number}").into();
-            kept.add(number, CoreTask::new(id, b"", Bytes::new(), Value::Null, now), 4);
+            kept.add(CoreTask::new(id, b"", Bytes::new(), Value::Null, now), 4);
             assert_eq!(kept.has_room(half.len()), number == 0);
             let few = usize::try_from(number).unwrap();
-            kept.get_mut(number).unwrap().ask(Ask(number), "m", &half.as_bytes()[..few]);
+            kept.all[few].ask(Ask(number), "m", &half.as_bytes()[..few]);
             if number == 0 {
-                kept.get_mut(0).unwrap().ask(Ask(9), "m", half.as_bytes());
+                kept.all[0].ask(Ask(9), "m", half.as_bytes());
             }
         }
-        kept.end(0, &Message::result(&1.into(), b"{}"));
+        let asked: Vec<_> = kept.all[0].end_with(&Message::result(&1.into(), b"{}")).collect();
+        assert_eq!(asked, [Ask(0), Ask(9)]);
         assert!(kept.has_room(half.len()), "an end takes its questions along");
     }
 
@@ -248,16 +214,14 @@ mod tests {
         let large = format!("{{\"text\":\"{}\"}}", "x".repeat(MOST_BYTES / 3));
         for number in 0..4 {
             let id = format!("t{number}").into();
-            kept.add(number, CoreTask::new(id, b"", Bytes::new(), Value::Null, now), 4);
-            kept.end(number, &Message::result(&1.into(), large.as_bytes()));
+            kept.add(CoreTask::new(id, b"", Bytes::new(), Value::Null, now), 4);
+            _ = kept.all[number].end_with(&Message::result(&1.into(), large.as_bytes()));
             kept.trim();
         }
-        let left: Vec<_> = kept.iter().map(|task| (task.ended, task.end.is_some())).collect();
+        let left: Vec<_> = kept.all.iter().map(|task| (task.ended, task.end.is_some())).collect();
         assert_eq!(left, [(true, false), (true, false), (true, true), (true, true)]);
-        assert_eq!(kept.bytes, kept.iter().map(CoreTask::size).sum::<usize>());
-        // One more takes the place of the first; what that had is not counted twice.
+        // One more takes the place of the first.
         let fifth = CoreTask::new("t4".into(), b"", Bytes::new(), Value::Null, now);
-        assert_eq!(kept.add(9, fifth, 4).map(|gone| gone.id), Some("t0".into()));
-        assert_eq!(kept.bytes, kept.iter().map(CoreTask::size).sum::<usize>());
+        assert_eq!(kept.add(fifth, 4).map(|gone| gone.id), Some("t0".into()));
     }
 }
