@@ -490,6 +490,29 @@ mod tests {
         assert!(why.to_string().contains("does not read"));
     }
 
+    /// Wants the server again when the conversation with it is dropped.
+    struct WantedAgain(Arc<Upstream>);
+
+    impl Drop for WantedAgain {
+        fn drop(&mut self) {
+            self.0.warm();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_rests_is_not_broken_even_if_it_is_wanted_again_at_once() {
+        let up = with_answers(|_| false);
+        let wanted = WantedAgain(Arc::clone(&up));
+        let talk = async move {
+            let _wanted = wanted;
+            std::future::pending::<()>().await;
+        };
+        lock(&up.core).pipe = PipeState::Leaving;
+        let end = up.serve_pipe(talk).await;
+        assert_eq!(lock(&up.core).pipe, PipeState::Ahead, "it is wanted by now");
+        assert!(matches!(end, Err(PipeEnd::Rested)), "a break would count as a restart");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_server_is_read_again_when_it_reads() {
         let up = with_answers(|outbound| outbound.answer_bytes <= HIGH_WATER);

@@ -1,8 +1,12 @@
 //! What bounds the store.
 
 use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::limits::Limits;
+use switchboard_proto::method::meta;
+use switchboard_proto::revision::Revision;
 
 use super::*;
+use crate::stdio;
 
 fn caller() -> Caller {
     Caller::Request(Message::request(&Id::from(1), "tools/call", None))
@@ -101,4 +105,39 @@ fn an_end_is_told_in_the_words_of_each_era() {
         let told = [Era::Legacy, Era::Modern].map(|era| task.to_json(era)["status"].clone());
         assert_eq!(told, statuses, "{end:?}");
     }
+}
+
+/// The work of a task may be called off before it is asked to go on for the first time.
+#[tokio::test]
+async fn a_task_that_is_cancelled_while_it_begins_is_over_and_watched_no_longer() {
+    let tool =
+        Tool::new("late").defers(TaskSupport::Optional).run(async |_: Value, cx: Context| {
+            let begin = |cx: Context| {
+                cx.state.server.tasks.cancel(|_| true);
+                std::future::pending::<&'static str>()
+            };
+            cx.defer(begin).await
+        });
+    let server = Server::builder("tasks", "0").tool(tool).build().unwrap();
+    let meta = json!({
+        meta::VERSION: Revision::NEWEST_MODERN.as_str(),
+        meta::CLIENT: {"name": "test", "version": "0"},
+        meta::CAPABILITIES: {"extensions": {EXTENSION: {}}},
+    });
+    let params = json!({"name": "late", "_meta": meta});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let (input, mut answers) = (format!("{call}\n"), Vec::new());
+    let limits = Arc::new(Limits::default());
+    let never = std::future::pending();
+    stdio::serve_on(input.as_bytes(), &mut answers, server, false, limits, never).await.unwrap();
+    let answer: Value = serde_json::from_slice(&answers).unwrap();
+    assert_eq!(answer["result"]["resultType"], "task", "{answer}");
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let is_over = async {
+        while alive() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(10), is_over).await;
+    assert!(ended.is_ok(), "{} tasks go on", alive());
 }
