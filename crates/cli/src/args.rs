@@ -10,7 +10,9 @@ use clap_complete::Shell;
 
 use crate::exit::{CommandError, ExitStatus};
 
-pub(crate) use client::{ClientArgs, CommandArgs, DoctorArgs, Form, ReachArgs, RemoteArgs};
+pub(crate) use client::{
+    ClientArgs, CommandArgs, DoctorArgs, Form, NetworkArgs, ReachArgs, RemoteArgs,
+};
 pub(crate) use serve::{BridgeArgs, DemoArgs, GatewayArgs, ServeArgs, ServedTransport, WebArgs};
 
 mod client;
@@ -37,46 +39,54 @@ pub(crate) enum Command {
     Bridge(Box<BridgeArgs>),
     Demo(DemoArgs),
     /// List the tools of a server
-    #[command(after_help = client::TOOLS, override_usage = client::usage("tools", ""))]
+    #[command(after_help = client::examples("tools"), override_usage = client::usage("tools", ""))]
     Tools(Box<ClientArgs>),
     /// Call a tool
-    #[command(after_help = client::CALL, override_usage = client::usage("call", " NAME [K=V | K:=JSON]..."))]
+    #[command(after_help = client::examples("call"), override_usage = client::usage("call", " NAME [K=V | K:=JSON]..."))]
     Call(Box<ClientArgs>),
     /// List the prompts of a server
-    #[command(after_help = client::PROMPTS, override_usage = client::usage("prompts", ""))]
+    #[command(after_help = client::examples("prompts"), override_usage = client::usage("prompts", ""))]
     Prompts(Box<ClientArgs>),
     /// Get a prompt
-    #[command(after_help = client::PROMPT, override_usage = client::usage("prompt", " NAME [K=V]..."))]
+    #[command(after_help = client::examples("prompt"), override_usage = client::usage("prompt", " NAME [K=V]..."))]
     Prompt(Box<ClientArgs>),
     /// List the resources and templates of a server
-    #[command(after_help = client::RESOURCES, override_usage = client::usage("resources", ""))]
+    #[command(after_help = client::examples("resources"), override_usage = client::usage("resources", ""))]
     Resources(Box<ClientArgs>),
     /// Read a resource
-    #[command(after_help = client::READ, override_usage = client::usage("read", " URI"))]
+    #[command(after_help = client::examples("read"), override_usage = client::usage("read", " URI"))]
     Read(Box<ClientArgs>),
     /// Complete an argument
-    #[command(after_help = client::COMPLETE, override_usage = client::usage("complete", " prompt:NAME|TEMPLATE ARGUMENT [VALUE] [K=V]..."))]
+    #[command(after_help = client::examples("complete"), override_usage = client::usage("complete", " prompt:NAME|TEMPLATE ARGUMENT [VALUE] [K=V]..."))]
     Complete(Box<ClientArgs>),
     /// Tell what a server is and can do
-    #[command(after_help = client::DISCOVER, override_usage = client::usage("discover", ""))]
+    #[command(after_help = client::examples("discover"), override_usage = client::usage("discover", ""))]
     Discover(Box<ClientArgs>),
     /// Print changes as they happen
-    #[command(after_help = client::LISTEN, override_usage = client::usage("listen", " [tools | prompts | resources | URI]..."))]
+    #[command(after_help = client::examples("listen"), override_usage = client::usage("listen", " [tools | prompts | resources | URI]..."))]
     Listen(Box<ClientArgs>),
     /// Tell whether a server answers
-    #[command(after_help = client::PING, override_usage = client::usage("ping", ""))]
+    #[command(after_help = client::examples("ping"), override_usage = client::usage("ping", ""))]
     Ping(Box<ClientArgs>),
     Doctor(Box<DoctorArgs>),
     Import(ImportArgs),
-    Config(ConfigArgs),
-    Key(KeyArgs),
-    Completion(CompletionArgs),
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Print a script that teaches a shell to complete our commands and options.
+    #[command(after_help = COMPLETION_EXAMPLES)]
+    Completion {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
 }
 
 impl Command {
     /// Whether it calls a server, rather than serving one.
     pub(crate) fn is_client(&self) -> bool {
-        !matches!(self, Self::Bridge(_) | Self::Completion(_) | Self::Demo(_) | Self::Serve(_))
+        !matches!(self, Self::Bridge(_) | Self::Completion { .. } | Self::Demo(_) | Self::Serve(_))
     }
 }
 
@@ -191,15 +201,6 @@ pub(crate) fn with_dashes(mut args: Vec<String>, can_run: impl Fn(&str) -> bool)
     args
 }
 
-/// Print a script that teaches a shell to complete our commands and options.
-#[derive(Args, Debug)]
-#[command(after_help = COMPLETION_EXAMPLES)]
-pub(crate) struct CompletionArgs {
-    /// The shell
-    #[arg(value_enum)]
-    pub(crate) shell: Shell,
-}
-
 const COMPLETION_EXAMPLES: &str = "\
 Examples:
   bash, in ~/.bashrc:
@@ -212,15 +213,8 @@ Examples:
     switchboard completion fish > ~/.config/fish/completions/switchboard.fish";
 
 /// Check configuration files, or print their JSON schema
-#[derive(Args, Debug)]
-#[command(after_help = CONFIG_EXAMPLES, arg_required_else_help = true)]
-pub(crate) struct ConfigArgs {
-    #[command(subcommand)]
-    pub(crate) command: ConfigCommand,
-}
-
-/// What to do with them.
 #[derive(Debug, Subcommand)]
+#[command(after_help = CONFIG_EXAMPLES)]
 pub(crate) enum ConfigCommand {
     /// Report mistakes in configuration files: where they are, and what to write instead
     Check {
@@ -278,15 +272,8 @@ A server that is in two files is taken once. Two servers with one name are kept 
 second gets the name of its client behind its own. A server with mistakes is left out.";
 
 /// Make keys that clients show to a gateway
-#[derive(Args, Debug)]
-#[command(after_help = KEY_EXAMPLES, arg_required_else_help = true)]
-pub(crate) struct KeyArgs {
-    #[command(subcommand)]
-    pub(crate) command: KeyCommand,
-}
-
-/// What to do with keys.
 #[derive(Debug, Subcommand)]
+#[command(after_help = KEY_EXAMPLES)]
 pub(crate) enum KeyCommand {
     /// Print a new key, and its hash for the configuration file
     New,

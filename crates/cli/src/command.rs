@@ -10,7 +10,7 @@ use switchboard_gateway::config::schema;
 use switchboard_gateway::plan::{Plan, Reading};
 use switchboard_gateway::policy::KeyHash;
 
-use crate::args::{Cli, Command, CompletionArgs, ConfigArgs, ConfigCommand, KeyArgs, KeyCommand};
+use crate::args::{Cli, Command, ConfigCommand, KeyCommand};
 use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
 use crate::output::{counted, write_line};
 use crate::target::surroundings;
@@ -25,47 +25,31 @@ mod status;
 pub(crate) async fn run(command: Command) -> CommandResult<ExitStatus> {
     match command {
         Command::Doctor(args) => return Box::pin(crate::doctor::run(&args)).await,
-        Command::Config(args) => return run_config(&args),
-        Command::Import(args) => import::run(&args),
-        Command::Key(args) => run_key(&args),
-        Command::Bridge(args) => bridge::run(&args).await,
-        Command::Tools(args) => client::with(&args, client::tools).await,
-        Command::Call(args) => client::with(&args, client::call).await,
-        Command::Prompts(args) => client::with(&args, client::prompts).await,
-        Command::Prompt(args) => client::with(&args, client::prompt).await,
-        Command::Resources(args) => client::with(&args, client::resources).await,
-        Command::Read(args) => client::with(&args, client::read).await,
-        Command::Complete(args) => client::with(&args, client::complete).await,
-        Command::Discover(args) => client::with(&args, client::discover).await,
-        Command::Listen(args) => client::with(&args, client::listen).await,
-        Command::Ping(args) => client::with(&args, client::ping).await,
-        Command::Completion(args) => {
-            print_completion(&args);
-            Ok(())
+        Command::Config(ConfigCommand::Check { files }) => return check_files(&files),
+        Command::Config(ConfigCommand::Schema) => write_line(&format!("{:#}", schema())),
+        Command::Import(args) => import::run(&args)?,
+        Command::Key(command) => run_key(&command)?,
+        Command::Bridge(args) => bridge::run(&args).await?,
+        Command::Tools(args) => client::with(&args, client::tools).await?,
+        Command::Call(args) => client::with(&args, client::call).await?,
+        Command::Prompts(args) => client::with(&args, client::prompts).await?,
+        Command::Prompt(args) => client::with(&args, client::prompt).await?,
+        Command::Resources(args) => client::with(&args, client::resources).await?,
+        Command::Read(args) => client::with(&args, client::read).await?,
+        Command::Complete(args) => client::with(&args, client::complete).await?,
+        Command::Discover(args) => client::with(&args, client::discover).await?,
+        Command::Listen(args) => client::with(&args, client::listen).await?,
+        Command::Ping(args) => client::with(&args, client::ping).await?,
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "switchboard", &mut script);
+            write_line(&String::from_utf8_lossy(&script));
         }
-        Command::Demo(args) => crate::demo::run(&args).await,
-        Command::Status(args) => status::run(&args).await,
-        Command::Serve(args) => Box::pin(serve::run(&args)).await,
-    }?;
-    Ok(ExitStatus::Success)
-}
-
-/// Prints the script of one shell.
-pub(crate) fn print_completion(args: &CompletionArgs) {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "switchboard", &mut script);
-    write_line(&String::from_utf8_lossy(&script));
-}
-
-/// Does what was asked.
-pub(crate) fn run_config(args: &ConfigArgs) -> CommandResult<ExitStatus> {
-    match &args.command {
-        ConfigCommand::Check { files } => check_files(files),
-        ConfigCommand::Schema => {
-            write_line(&format!("{:#}", schema()));
-            Ok(ExitStatus::Success)
-        }
+        Command::Demo(args) => crate::demo::run(&args).await?,
+        Command::Status(args) => status::run(&args).await?,
+        Command::Serve(args) => Box::pin(serve::run(&args)).await?,
     }
+    Ok(ExitStatus::Success)
 }
 
 /// All that is wrong, a line each, or that nothing is.
@@ -97,11 +81,13 @@ const KEY_PREFIX: &str = "sb_";
 /// Bytes of a key that is read; none is longer.
 const MAX_KEY: u64 = 4096;
 
-/// Does what was asked.
-pub(crate) fn run_key(args: &KeyArgs) -> CommandResult {
-    match args.command {
+fn run_key(command: &KeyCommand) -> CommandResult {
+    match command {
         KeyCommand::New => {
-            let key = new_key()?;
+            // 256 bits of the system's randomness.
+            let mut bytes = [0; 32];
+            getrandom::fill(&mut bytes).map_err(|error| CommandError::new(error.to_string()))?;
+            let key = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
             write_line(&key);
             write_line(&KeyHash::compute(key.as_bytes()).to_string());
         }
@@ -116,11 +102,4 @@ pub(crate) fn run_key(args: &KeyArgs) -> CommandResult {
         }
     }
     Ok(())
-}
-
-/// 256 bits of the system's randomness.
-fn new_key() -> CommandResult<String> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|error| CommandError::new(error.to_string()))?;
-    Ok(format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }

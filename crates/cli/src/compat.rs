@@ -25,7 +25,7 @@
 use std::path::Path;
 
 use crate::args;
-use crate::exit::{CommandError, CommandResult, wrong};
+use crate::exit::{CommandResult, wrong};
 use table::{FlagRow, ForeignTool, Lookup, Means, Needs, Takes, screaming};
 
 mod mcp_proxy_npm;
@@ -43,8 +43,6 @@ pub(crate) enum CommandLine {
     Theirs { words: Vec<String>, notes: Vec<String> },
     /// They want to be told something.
     Answer(String),
-    /// It makes no sense.
-    Wrong(CommandError),
 }
 
 /// Every tool, in the order in which they are tried on a line that names none.
@@ -52,20 +50,18 @@ const TOOLS: [&ForeignTool; 4] =
     [&supergateway::TOOL, &mcp_proxy_npm::TOOL, &mcp_remote::TOOL, &mcp_proxy_py::TOOL];
 
 /// Reads a line; `lookup` is the environment.
-pub(crate) fn understand(words: Vec<String>, lookup: Lookup<'_>) -> CommandLine {
-    let Some((tool, rest)) = whose(&words, lookup) else { return CommandLine::Ours(words) };
+pub(crate) fn understand(words: Vec<String>, lookup: Lookup<'_>) -> CommandResult<CommandLine> {
+    let Some((tool, rest)) = whose(&words, lookup) else { return Ok(CommandLine::Ours(words)) };
     let says = |flags: &[&str]| before_dashes(rest).any(|word| flags.contains(&word));
     if says(&["--help", "-h"]) {
-        return CommandLine::Answer(table::help_text(tool));
+        return Ok(CommandLine::Answer(table::help_text(tool)));
     }
     if says(&["--version"]) {
         let version = env!("CARGO_PKG_VERSION");
-        return CommandLine::Answer(format!("switchboard {version} as {}\n", tool.name));
+        return Ok(CommandLine::Answer(format!("switchboard {version} as {}\n", tool.name)));
     }
-    match translate(tool, rest, lookup, false) {
-        Ok((words, notes)) => CommandLine::Theirs { words, notes },
-        Err(complaint) => CommandLine::Wrong(complaint),
-    }
+    let (words, notes) = translate(tool, rest, lookup, false)?;
+    Ok(CommandLine::Theirs { words, notes })
 }
 
 /// The tool that a line is for, and its arguments.
@@ -87,13 +83,14 @@ fn whose<'a>(
     }
     let (first, after) = rest.split_first()?;
     let known = |flag: &str| TOOLS.iter().any(|tool| tool.row(flag).is_some());
-    let rest = if first == "bridge" {
-        let is_foreign = |flag: &str| args::takes_value(flag).is_none() && known(flag);
-        Some(after).filter(|rest| flags(rest).any(is_foreign))?
-    } else {
+    let is_foreign = |flag: &str| args::takes_value(flag).is_none() && known(flag);
+    let is_flag = |flag: &str| flag.starts_with("--") && !args::is_global(flag) && known(flag);
+    let rest = match first.as_str() {
+        "bridge" if flags(after).any(is_foreign) => after,
+        "bridge" => return None,
         // Without a command of ours the line is theirs, or of no tool that we know.
-        let is_flag = first.starts_with("--") && !args::is_global(first) && known(first);
-        Some(rest).filter(|_| is_flag || first.contains("://"))?
+        first if is_flag(first) || first.contains("://") => rest,
+        _ => return None,
     };
     let fits = |tool: &&'static ForeignTool| translate(tool, rest, lookup, true).is_ok();
     let known =
@@ -144,8 +141,7 @@ fn translate(
 ) -> CommandResult<(Vec<String>, Vec<String>)> {
     let mut given = ParsedLine::read(tool, rest, strict)?;
     given.add_variables(lookup);
-    let bridge = (tool.arrange)(&given, lookup)?;
-    bridge.finish(&given)
+    (tool.arrange)(&given, lookup)?.finish(&given)
 }
 
 /// What a line says.
@@ -167,9 +163,8 @@ const OFF: &str = "false";
 
 impl ParsedLine {
     fn read(tool: &'static ForeignTool, words: &[String], strict: bool) -> CommandResult<Self> {
-        let (flags, operands, command) = (Vec::new(), Vec::new(), Vec::new());
-        let (ours, notes) = (Vec::new(), Vec::new());
-        let mut given = Self { tool, flags, operands, command, ours, notes };
+        let [operands, command, ours, notes] = [(); 4].map(|()| Vec::new());
+        let mut given = Self { tool, flags: Vec::new(), operands, command, ours, notes };
         let mut rest = words;
         while let Some((word, after)) = rest.split_first() {
             rest = after;
@@ -282,6 +277,11 @@ impl ParsedLine {
         self.last(flag).is_some_and(|value| value != OFF)
     }
 
+    /// Whether this switch is said to be off.
+    fn is_off(&self, flag: &str) -> bool {
+        self.last(flag) == Some(OFF)
+    }
+
     /// The last value of this flag.
     fn last(&self, flag: &str) -> Option<&str> {
         let (_, values) = self.flags.iter().rev().find(|(row, _)| row.flag == flag)?;
@@ -297,7 +297,8 @@ impl ParsedLine {
 /// What is served, and where.
 #[derive(Debug, Default)]
 pub(crate) struct BridgeLine {
-    server: BridgeServer,
+    /// The server at the root in our words: a URL, `--stdio=…`, or `--` and a command.
+    server: Vec<String>,
     /// None for stdin and stdout.
     port: Option<String>,
     /// Words of ours that follow from all flags together.
@@ -305,22 +306,25 @@ pub(crate) struct BridgeLine {
     notes: Vec<String>,
 }
 
-/// The server at the root.
-#[derive(Debug, Default)]
-enum BridgeServer {
-    #[default]
-    None,
-    Url(String),
-    /// As words.
-    Command(Vec<String>),
-    /// In one string.
-    Line(String),
-}
-
 impl BridgeLine {
     /// Adds a flag of ours.
     fn say(&mut self, flag: &str, value: impl AsRef<str>) {
         self.words.push(format!("{flag}={}", value.as_ref()));
+    }
+
+    /// Adds words of ours.
+    fn add(&mut self, words: &[&str]) {
+        self.words.extend(words.iter().map(ToString::to_string));
+    }
+
+    /// Serves a command.
+    fn run(&mut self, words: &[String]) {
+        self.server = vec!["--".to_owned()];
+        self.server.extend_from_slice(words);
+    }
+
+    fn is_for_url(&self) -> bool {
+        self.server.first().is_some_and(|word| !word.starts_with("--"))
     }
 
     /// The whole line in our words, and what the user has to know.
@@ -337,27 +341,16 @@ impl BridgeLine {
         line.append(&mut self.words);
         line.extend(self.port.map(|port| format!("--port={port}")));
         line.extend_from_slice(&given.ours);
-        match self.server {
-            BridgeServer::None => {}
-            BridgeServer::Url(url) => line.push(url),
-            BridgeServer::Line(text) => line.push(format!("--stdio={text}")),
-            BridgeServer::Command(words) => {
-                line.push("--".to_owned());
-                line.extend(words);
-            }
-        }
+        line.append(&mut self.server);
         Ok((line, self.notes))
     }
 
     fn misplaced(&self, row: &FlagRow) -> Option<&'static str> {
-        match (row.needs, &self.server) {
-            (Needs::Port, _) if self.port.is_none() => Some("nothing is served over HTTP"),
-            (Needs::Url, BridgeServer::Url(_)) => None,
-            (Needs::Url, _) => Some("the server is a command"),
-            (Needs::Command | Needs::Unnamed, BridgeServer::Url(_)) => {
-                Some("the server is at a URL")
-            }
-            (Needs::Unnamed, BridgeServer::None) => Some("it is not for servers with a name"),
+        match row.needs {
+            Needs::Port if self.port.is_none() => Some("nothing is served over HTTP"),
+            Needs::Url if !self.is_for_url() => Some("the server is a command"),
+            Needs::Command | Needs::Unnamed if self.is_for_url() => Some("the server is at a URL"),
+            Needs::Unnamed if self.server.is_empty() => Some("it is not for servers with a name"),
             _ => None,
         }
     }
@@ -372,9 +365,7 @@ impl BridgeLine {
                     return wrong(format!("{} {}: {why}", row.flag, values.join(" ")), row.help);
                 }
             },
-            Means::Words(words) if !is_off => {
-                self.words.extend(words.iter().map(ToString::to_string));
-            }
+            Means::Words(words) if !is_off => self.add(words),
             Means::Ignored(why) if !is_off => {
                 self.notes.push(format!("{} is ignored: {why}", row.flag));
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
+use switchboard_gateway::gateway::{Offered, Place};
 use switchboard_net::server::{
     BuildError, Builder, CompletionRequest, CompletionSubject, Content, Contents, Prompt,
     PromptArguments, PromptResult, Resource, Server, Template, Variables,
@@ -13,9 +14,9 @@ use switchboard_net::server::{
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Revision;
 
-use crate::args::DemoArgs;
+use crate::args::{DemoArgs, WebArgs};
 use crate::exit::CommandResult;
-use crate::serve::Offer;
+use crate::serve;
 use crate::signal::StopSignal;
 use tools::elicit;
 
@@ -56,7 +57,8 @@ pub(crate) async fn run(args: &DemoArgs) -> CommandResult {
     let server = server(&revisions(args))?;
     let stop = StopSignal::on_signals()?;
     let limits = Arc::new(Limits::default());
-    let offer = Offer { backend: Arc::clone(&server) as _, shared: false, limits };
+    let backend = Arc::clone(&server) as _;
+    let offered = Offered { place: Place::All, backend, shared: false, light: false };
     let port = args.serve.port.or(args.http.then_some(0));
     let stopped = stop.clone().asked();
     tokio::spawn(async move {
@@ -64,7 +66,7 @@ pub(crate) async fn run(args: &DemoArgs) -> CommandResult {
         // Listens would go on for ever.
         server.close();
     });
-    offer.serve(&args.serve, port, stop).await
+    serve::serve(vec![offered], limits, port, &args.serve, &WebArgs::default(), stop).await
 }
 
 /// What the server is to speak.
@@ -80,22 +82,10 @@ fn revisions(args: &DemoArgs) -> Vec<Revision> {
 const WATCHED: &str = "test://watched-resource";
 
 /// How often it has changed.
-#[derive(Clone, Debug, Default)]
-struct Touched(Arc<AtomicU64>);
-
-impl Touched {
-    /// Once more; how often that makes.
-    fn touch(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    fn to_text(&self) -> String {
-        format!("Touched {} times", self.0.load(Ordering::Relaxed))
-    }
-}
+type Touched = Arc<AtomicU64>;
 
 fn resources(touched: &Touched) -> Vec<Resource> {
-    let touched = touched.clone();
+    let touched = Arc::clone(touched);
     let text = "This is the content of the static text resource.";
     vec![
         Resource::text("test://static-text", "static-text", "text/plain", text),
@@ -104,7 +94,7 @@ fn resources(touched: &Touched) -> Vec<Resource> {
             .description("Changes with each call of the tool touch")
             .mime("text/plain")
             .read(move |uri: String, _| {
-                let text = touched.to_text();
+                let text = format!("Touched {} times", touched.load(Ordering::Relaxed));
                 ready(Ok(vec![Contents::text(&uri, "text/plain", text)]))
             }),
     ]

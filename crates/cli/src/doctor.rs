@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use switchboard_proto::method::meta;
 use switchboard_proto::revision::Era;
 
-use crate::args::DoctorArgs;
+use crate::args::{DoctorArgs, Form};
 use crate::command::client::{find, interrupted, other, until, usage};
 use crate::exit::{CommandError, CommandResult, ExitStatus};
-use crate::output::{counted, plain, table, write_line};
+use crate::output::{counted, plain, table};
 use crate::signal::StopSignal;
 use evidence::{Evidence, ListReading, RequestResult, VisitedTransport};
 use visit::{VisitOptions, visit};
@@ -43,13 +43,10 @@ pub(crate) async fn run(args: &DoctorArgs) -> CommandResult<ExitStatus> {
     let said = args.reach.timeout.map(Duration::from_secs);
     let patience = said.or(found.options.start).unwrap_or(PATIENCE);
     let options = VisitOptions { era: args.reach.era.0, patience };
-    let visited = until(&stop, Box::pin(visit(found, options))).await;
+    let visited = until(&stop, Box::pin(visit(&found.server, options))).await;
     let report = judge(visited.ok_or_else(interrupted)?);
-    if args.json {
-        write_line(&serde_json::to_string_pretty(&report.json()).unwrap_or_default());
-    } else {
-        write_line(&report.text());
-    }
+    let form = if args.json { Form::Json } else { Form::Text };
+    form.show(&report.json(), |_| report.text());
     Ok(if report.is_healthy() { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
@@ -185,9 +182,7 @@ impl Report {
         let rows = self.evidence.steps.iter();
         let rows: Vec<_> = rows.map(|(name, took)| vec![name.clone(), shown(*took)]).collect();
         if !rows.is_empty() {
-            text.push('\n');
-            text.push_str(&table("STEP  TIME", &rows, ""));
-            text.push('\n');
+            text = format!("{text}\n{}\n", table("STEP  TIME", &rows, ""));
         }
         if !self.findings.is_empty() {
             text.push('\n');
@@ -199,11 +194,10 @@ impl Report {
             _ = writeln!(text, "{}: {}{rule}", severity.name(), plain(what));
             _ = writeln!(text, "  {}", plain(remedy));
         }
-        let counts = [Severity::Error, Severity::Warning, Severity::Note]
-            .map(|severity| (self.count(severity), severity.name()));
-        let counts = counts.iter().filter(|(count, _)| *count > 0);
-        let counts: Vec<_> = counts.map(|(count, name)| counted(*count, name)).collect();
-        let counts = counts.join(", ");
+        let all = [Severity::Error, Severity::Warning, Severity::Note];
+        let counts = all.into_iter().filter(|severity| self.count(*severity) > 0);
+        let counts = counts.map(|severity| counted(self.count(severity), severity.name()));
+        let counts = counts.collect::<Vec<_>>().join(", ");
         let verdict = match (self.is_healthy(), self.findings.is_empty()) {
             (true, true) => "healthy".to_owned(),
             (true, false) => format!("healthy, with {counts}"),
@@ -219,8 +213,8 @@ impl Report {
             let name = server["name"].as_str().unwrap_or("nameless");
             lines.push(("server", format!("{name} {}", server["version"].as_str().unwrap_or(""))));
         }
-        lines
-            .extend(evidence.transport.map(|transport| ("transport", transport.name().to_owned())));
+        let transport = evidence.transport.map(|transport| transport.name().to_owned());
+        lines.extend(transport.map(|name| ("transport", name)));
         if let (Some(revision), Some(era)) = (&evidence.revision, evidence.era) {
             let offered = evidence.welcome["supportedVersions"].as_array().into_iter().flatten();
             let offered: Vec<_> = offered.filter_map(Value::as_str).collect();
@@ -253,7 +247,8 @@ impl Report {
     }
 }
 
-fn era_name(era: Era) -> &'static str {
+/// An era for people and scripts.
+pub(crate) fn era_name(era: Era) -> &'static str {
     match era {
         Era::Legacy => "legacy",
         Era::Modern => "modern",

@@ -63,6 +63,11 @@ impl CommandError {
         Self::new(text)
     }
 
+    /// The same as a mistake in the arguments.
+    pub(crate) fn of_usage(self) -> Self {
+        Self { status: ExitStatus::Usage, ..self }
+    }
+
     /// Adds something to try.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use switchboard_proto::header::is_ours;
 
 use crate::exit::{CommandError, CommandResult, wrong};
+use crate::target::variable;
 
 /// The base headers, then the given ones in their order; later ones replace
 /// earlier ones of the same name.
@@ -41,16 +42,13 @@ pub(crate) fn lines_of(file: &Path) -> CommandResult<Vec<String>> {
 }
 
 /// Headers for our own answers: as they are given, but for variables.
-pub(crate) fn for_answers(
-    given: &[String],
-    lookup: impl Fn(&str) -> Option<String>,
-) -> CommandResult<HeaderMap> {
-    given.iter().map(|text| parse(text, &lookup)).collect()
+pub(crate) fn for_answers(given: &[String]) -> CommandResult<HeaderMap> {
+    given.iter().map(|text| parse(text, variable)).collect()
 }
 
 /// `text` with its variables replaced.
-pub(crate) fn filled(text: &str, lookup: impl Fn(&str) -> Option<String>) -> CommandResult<String> {
-    expand(text, lookup).map_err(|problem| match problem {
+pub(crate) fn filled(text: &str) -> CommandResult<String> {
+    expand(text, variable).map_err(|problem| match problem {
         ExpandError::NoVariable => CommandError::new("a ${…} names no variable"),
         ExpandError::Unset(name) => {
             CommandError::new(format!("the environment variable {name} is not set"))
@@ -71,7 +69,7 @@ fn parse(
     let Ok(name) = name.trim().parse::<HeaderName>() else {
         return wrong(format!("{:?} is no name of a header", name.trim()), form);
     };
-    if (is_ours(&name) && name != AUTHORIZATION) || is_framing(&name) {
+    if (is_ours(&name) && name != AUTHORIZATION) || FRAMING.contains(&name) {
         let hint = format!("leave {name} out; it follows from the conversation");
         return wrong(format!("header {name} is set by switchboard"), hint);
     }
@@ -103,10 +101,9 @@ fn parse(
     Ok((name, value))
 }
 
-/// Whether it tells how the message is cut, which only the HTTP client knows.
-fn is_framing(name: &HeaderName) -> bool {
-    [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
-}
+/// How the message is cut, which only the HTTP client knows.
+const FRAMING: [HeaderName; 6] =
+    [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
 /// Why a text has no value.
 enum ExpandError {
@@ -121,10 +118,8 @@ fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String,
     while let Some((before, after)) = rest.split_once("${") {
         let (inner, after) = after.split_once('}').ok_or(ExpandError::NoVariable)?;
         let inner = inner.strip_prefix("env:").unwrap_or(inner);
-        let (name, default) = match inner.split_once(":-") {
-            Some((name, default)) => (name, Some(default)),
-            None => (inner, None),
-        };
+        let (name, default) =
+            inner.split_once(":-").map_or((inner, None), |(name, it)| (name, Some(it)));
         if name.is_empty() || name.contains(|c: char| c != '_' && !c.is_ascii_alphanumeric()) {
             return Err(ExpandError::NoVariable);
         }

@@ -14,7 +14,7 @@
 //! there is room again.
 
 use std::borrow::Cow;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -42,7 +42,7 @@ pub(crate) fn start(args: &LogArgs, quiet: bool, lookup: impl Fn(&str) -> Option
     let (filter, complaint) = filter(args.log_level.as_deref(), usual, lookup);
     let writer = sink.clone();
     tracing_subscriber::fmt()
-        .event_format(LineFormat { format: args.log_format })
+        .event_format(args.log_format)
         .with_env_filter(filter)
         .with_writer(move || writer.clone())
         .init();
@@ -79,11 +79,7 @@ fn filter(
 }
 
 /// Writes an event as one line.
-struct LineFormat {
-    format: Form,
-}
-
-impl<S, N> FormatEvent<S, N> for LineFormat
+impl<S, N> FormatEvent<S, N> for Form
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -98,22 +94,21 @@ where
         event.record(&mut said);
         said.veil();
         let target = event.metadata().target();
-        let component = said.server.take();
-        let component =
-            component.as_deref().unwrap_or_else(|| target.rsplit("::").next().unwrap_or(target));
+        let module = || target.rsplit("::").next().unwrap_or(target).to_owned();
+        let component = said.server.take().unwrap_or_else(module);
         let (time, level) = (moment::text(SystemTime::now()), event.metadata().level());
-        match self.format {
-            Form::Text => {
-                write!(out, "[{time}] [{level}] [{}] {}", tame(component), tame(&said.message))?;
+        match self {
+            Self::Text => {
+                write!(out, "[{time}] [{level}] [{}] {}", tame(&component), tame(&said.message))?;
                 for (name, value) in &said.fields {
                     let text = value.as_str().map_or_else(|| value.to_string(), tame);
                     let text = if said.quoted.contains(name) { quoted(text) } else { text };
                     write!(out, " {name}={text}")?;
                 }
             }
-            Form::Json => {
-                let fields: serde_json::Map<_, _> =
-                    said.fields.into_iter().map(|(name, value)| (name.into(), value)).collect();
+            Self::Json => {
+                let fields = said.fields.into_iter().map(|(name, value)| (name.into(), value));
+                let fields: serde_json::Map<_, _> = fields.collect();
                 let line = serde_json::json!({
                     "timestamp": time,
                     "level": level.as_str(),
@@ -141,7 +136,8 @@ struct EventFields {
 impl EventFields {
     /// Leaves out what is secret.
     fn veil(&mut self) {
-        let Some(secrets) = hidden() else { return };
+        let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(secrets) = secrets else { return };
         self.message = veiled(&self.message, &secrets).into_owned();
         for (_, value) in &mut self.fields {
             if let Value::String(text) = value {
@@ -206,8 +202,7 @@ fn tame(text: &str) -> String {
     let mut tamed = String::with_capacity(text.len());
     for character in text.chars() {
         if character.is_control() && character != '\t' || is_invisible(character) {
-            // Writing to a string does not fail.
-            _ = write!(tamed, "{}", character.escape_default());
+            tamed.extend(character.escape_default());
         } else {
             tamed.push(character);
         }
@@ -221,11 +216,6 @@ static SECRETS: RwLock<Option<Arc<[Secret]>>> = RwLock::new(None);
 pub(crate) fn hide(secrets: Vec<Secret>) {
     let secrets = (!secrets.is_empty()).then(|| secrets.into());
     *SECRETS.write().unwrap_or_else(PoisonError::into_inner) = secrets;
-}
-
-/// What is to be left out at present.
-fn hidden() -> Option<Arc<[Secret]>> {
-    SECRETS.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// `text` without the secrets.

@@ -22,14 +22,6 @@ impl Form {
         };
         write_line(&shown);
     }
-
-    /// One of many: a line each.
-    pub(crate) fn show_line(self, value: &Value, text: impl FnOnce(&Value) -> String) {
-        match self {
-            Self::Json => write_line(&value.to_string()),
-            Self::Text => write_line(&text(value)),
-        }
-    }
 }
 
 /// A text that ends with its line, on stdout.
@@ -92,18 +84,14 @@ pub(crate) fn contents(blocks: &Value) -> String {
 }
 
 fn content(block: &Value) -> String {
-    let kind = block["type"].as_str().unwrap_or_default();
-    match kind {
-        "text" => plain(block["text"].as_str().unwrap_or_default()),
-        "resource_link" => format!("[{}]", plain(block["uri"].as_str().unwrap_or_default())),
+    let text = |name: &str| block[name].as_str().unwrap_or_default();
+    match text("type") {
+        "text" => plain(text("text")),
+        "resource_link" => format!("[{}]", plain(text("uri"))),
         "resource" => resource(&block["resource"]),
         _ => {
-            let size = block["data"].as_str().unwrap_or_default().len();
-            format!(
-                "[{} {}, {size} characters of Base64]",
-                cell(&block["type"]),
-                cell(&block["mimeType"])
-            )
+            let (kind, mime) = (cell(&block["type"]), cell(&block["mimeType"]));
+            format!("[{kind} {mime}, {} characters of Base64]", text("data").len())
         }
     }
 }

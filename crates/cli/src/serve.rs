@@ -2,9 +2,11 @@
 //! paths of its own. A process that is a link of a loop of gateways and bridges refuses
 //! everything instead.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind::{AddrInUse, PermissionDenied};
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +15,16 @@ use http::HeaderName;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use switchboard_gateway::authenticator::{Authenticator, Entrance, Hearing};
-use switchboard_gateway::gateway::Place;
-use switchboard_gateway::plan::GatewayBounds;
-use switchboard_net::access::ApiKey;
-use switchboard_net::access::{Guard, Regex};
+use switchboard_gateway::gateway::{Offered, Place};
+use switchboard_gateway::plan::{GatewayBounds, PlanChanges};
+use switchboard_net::access::{ApiKey, Guard, Regex};
 use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::Call;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::connection::unread::Unread;
 use switchboard_net::http::body::BodyBudget;
 use switchboard_net::http::listen::{self, ListenOptions};
-use switchboard_net::http::site::SiteRules;
-use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::http::site::{SitePage, Sites};
+use switchboard_net::http::site::{Site, SiteOptions, SitePage, SiteRules, Sites};
 use switchboard_net::upstream::{Ancestry, VARIABLE};
 use switchboard_net::{platform, stdio};
 use switchboard_proto::exchange::HeaderParams;
@@ -40,31 +39,7 @@ use crate::args::{ServeArgs, ServedTransport, WebArgs};
 use crate::exit::{CommandError, CommandResult};
 use crate::header;
 use crate::signal::StopSignal;
-
-/// What is served.
-pub(crate) struct Offer {
-    pub(crate) backend: Arc<dyn Backend>,
-    /// Whether clients share one server behind it.
-    pub(crate) shared: bool,
-    pub(crate) limits: Arc<Limits>,
-}
-
-impl Offer {
-    /// Serves until a signal, or until the client on our stdio is gone.
-    pub(crate) async fn serve(
-        self,
-        args: &ServeArgs,
-        port: Option<u16>,
-        stop: StopSignal,
-    ) -> CommandResult {
-        if let Some(port) = port {
-            return serve(vec![(Place::All, self)], port, args, &WebArgs::default(), stop).await;
-        }
-        let Self { backend, shared, limits } = self;
-        let grace = Duration::from_secs(args.grace);
-        Ok(stdio::serve_within(grace, backend, shared, limits, stop.asked()).await?)
-    }
-}
+use crate::target::variable;
 
 async fn bind(host: &str, port: u16) -> CommandResult<(TcpListener, SocketAddr)> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -74,16 +49,12 @@ async fn bind(host: &str, port: u16) -> CommandResult<(TcpListener, SocketAddr)>
         bound => bound,
     };
     let listener = listener.map_err(|error| {
-        let failure = CommandError::new(format!("cannot listen on {host} port {port}: {error}"));
-        match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                failure.hint("stop the program that uses the port, or pick a free one: --port 0")
-            }
-            io::ErrorKind::PermissionDenied => {
-                failure.hint("ports below 1024 are reserved; use a higher one, or --port 0")
-            }
-            _ => failure.hint("--host must be an address or a name of this machine"),
-        }
+        let hint = match error.kind() {
+            AddrInUse => "stop the program that uses the port, or pick a free one: --port 0",
+            PermissionDenied => "ports below 1024 are reserved; use a higher one, or --port 0",
+            _ => "--host must be an address or a name of this machine",
+        };
+        CommandError::new(format!("cannot listen on {host} port {port}: {error}")).hint(hint)
     })?;
     let address = listener.local_addr()?;
     Ok((listener, address))
@@ -95,17 +66,13 @@ pub(crate) fn gateway_ancestry(files: &[PathBuf], on_stdio: bool) -> Ancestry {
     let serves: Vec<_> = files.iter().map(real).collect();
     let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
     let source = if names.is_empty() { "the command line".to_owned() } else { names.join(", ") };
-    Ancestry::gateway(serves, &source, ancestry_variable().as_deref()).serving_parent(on_stdio)
+    Ancestry::gateway(serves, &source, variable(VARIABLE).as_deref()).serving_parent(on_stdio)
 }
 
 /// A bridge: another one that is called with the same words does the same.
 pub(crate) fn bridge_ancestry(on_stdio: bool) -> Ancestry {
     let serves: (Vec<_>, _) = (std::env::args_os().collect(), std::env::current_dir().ok());
-    Ancestry::bridge(serves, ancestry_variable().as_deref()).serving_parent(on_stdio)
-}
-
-fn ancestry_variable() -> Option<String> {
-    std::env::var(VARIABLE).ok()
+    Ancestry::bridge(serves, variable(VARIABLE).as_deref()).serving_parent(on_stdio)
 }
 
 /// Refuses whatever the process that started us asks for, and starts nothing.
@@ -173,23 +140,31 @@ pub(crate) fn max_connections() -> usize {
 /// started for one, and it takes some kilobytes.
 pub(crate) const LIGHT_SESSIONS: usize = CONNECTIONS;
 
-/// Serves until a signal.
+/// Serves until a signal: all offers at a port, or, without a port, the first one on our
+/// stdio until its client is gone.
 pub(crate) async fn serve(
-    offers: Vec<(Place, Offer)>,
-    port: u16,
+    offers: Vec<Offered>,
+    limits: Arc<Limits>,
+    port: Option<u16>,
     args: &ServeArgs,
     web: &WebArgs,
     stop: StopSignal,
 ) -> CommandResult {
-    let places: Vec<_> = offers.iter().map(|(place, _)| place.clone()).collect();
+    let Some(port) = port else {
+        let Some(Offered { backend, shared, .. }) = offers.into_iter().next() else {
+            return Ok(());
+        };
+        let grace = Duration::from_secs(args.grace);
+        return Ok(stdio::serve_within(grace, backend, shared, limits, stop.asked()).await?);
+    };
+    let places: Vec<_> = offers.iter().map(|offered| offered.place.clone()).collect();
     let around = Around { pages: pages(web, places), ..Around::default() };
-    let web = Web::bind(around, port, args, web).await?;
-    let sites = offers.into_iter().map(|(place, offer)| {
-        let is_light = offer.shared;
-        web.mount.site(place, offer, is_light)
-    });
-    web.sites.replace(sites.collect());
-    web.serve(stop).await;
+    let (at, mut sites) = Web::bind(around, limits, port, args, web).await?;
+    sites.show(offers);
+    if web.end_with_stdin {
+        stop.at_end_of_stdin();
+    }
+    at.serve(stop).await;
     Ok(())
 }
 
@@ -207,12 +182,10 @@ const WEB: &str = "switchboard::serve::web";
 
 /// A port that is ours, and what is served there.
 pub(crate) struct Web {
-    pub(crate) sites: Sites,
-    pub(crate) mount: Mount,
-    pub(crate) options: ListenOptions,
+    sites: Sites,
+    options: ListenOptions,
     listener: TcpListener,
     address: SocketAddr,
-    end_with_stdin: bool,
     /// When others may come in.
     _hearing: Option<Hearing>,
 }
@@ -220,22 +193,51 @@ pub(crate) struct Web {
 /// What of a name is escaped in a path.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// How sites are made for a port.
-#[derive(Clone)]
-pub(crate) struct Mount {
+/// The sites at a port, by place, and how they are made.
+pub(crate) struct ServedSites {
+    sites: Sites,
     template: SiteOptions,
     authenticator: Option<Arc<Authenticator>>,
     address: SocketAddr,
     /// Sessions at once, where the user says so.
     sessions: Option<usize>,
+    /// Each with whether its clients share a server, which it cannot unlearn.
+    there: BTreeMap<Place, (Site, bool)>,
 }
 
-impl Mount {
-    /// A site; a light one starts no process for a client alone.
-    pub(crate) fn site(&self, place: Place, offer: Offer, is_light: bool) -> Site {
-        let Offer { backend, shared, limits } = offer;
-        let mut options = SiteOptions { limits, shared, ..self.template.clone() };
-        options.max_sessions = self.max_sessions(is_light);
+impl ServedSites {
+    /// Serves what is offered. What is there stays, with its sessions; sessions of what is
+    /// not there any more end with their last answer.
+    pub(crate) fn show(&mut self, offers: Vec<Offered>) {
+        let mut before = std::mem::take(&mut self.there);
+        let mut sites = Vec::new();
+        for offered in offers {
+            let (place, shared) = (offered.place.clone(), offered.shared);
+            let site = match before.remove(&place) {
+                Some((site, same)) if same == shared => {
+                    let SiteOptions { guard, limits, .. } = self.template.clone();
+                    let max_sessions = self.max_sessions(offered.light);
+                    site.adjust(SiteRules { guard, limits, max_sessions });
+                    site
+                }
+                other => {
+                    other.inspect(|(site, _)| site.close());
+                    self.site(offered)
+                }
+            };
+            sites.push(site.clone());
+            self.there.insert(place, (site, shared));
+        }
+        self.sites.replace(sites);
+        for (site, _) in before.into_values() {
+            site.close();
+        }
+    }
+
+    fn site(&self, offered: Offered) -> Site {
+        let Offered { place, backend, shared, light } = offered;
+        let max_sessions = self.max_sessions(light);
+        let mut options = SiteOptions { shared, max_sessions, ..self.template.clone() };
         let escaped = |name| utf8_percent_encode(name, ESCAPED);
         let (prefix, entrance) = match place {
             Place::All => (String::new(), Entrance::All),
@@ -259,46 +261,50 @@ impl Mount {
         self.sessions.unwrap_or(usual)
     }
 
-    /// Lets in other names, pages and numbers of sessions from here on.
-    pub(crate) fn change(&mut self, args: &ServeArgs, bounds: &GatewayBounds) -> CommandResult {
+    /// Keeps to what the arguments and a plan say about names, pages and bounds.
+    pub(crate) fn adjust(&mut self, args: &ServeArgs, bounds: &GatewayBounds) -> CommandResult {
         self.template.guard = guard(self.address, args, &WebArgs::default())?;
-        self.bound(bounds);
+        self.template.limits = Arc::new(bounds.limits(&Limits::default()));
+        bound(&mut self.template, bounds);
+        self.sessions = bounds.sessions;
+        self.sites.guard(self.template.guard.clone());
         Ok(())
     }
 
-    /// Requests in flight may have as many bytes as one message, at least.
-    fn bound(&mut self, bounds: &GatewayBounds) {
-        self.sessions = bounds.sessions;
-        let message = bounds.limits(&Limits::default()).message;
-        let most = bounds.bodies.unwrap_or(BodyBudget::BYTES).max(message);
-        let each = bounds.bodies_each.unwrap_or(BodyBudget::BYTES_EACH).max(message);
-        self.template.bodies.bound(most, each);
-        self.template.unread.bound(bounds.unread.unwrap_or(Unread::BYTES));
+    /// Ends listens at servers that are others now, or of which something else is
+    /// seen, by all or by those who listen.
+    pub(crate) fn end_listens(&self, changes: &PlanChanges) {
+        let PlanChanges { changed, adjusted, regranted, .. } = changes;
+        for (place, (site, _)) in &self.there {
+            let Place::Server(server) = place else { continue };
+            let is_other = changed.contains(server) || adjusted.contains(server);
+            let is_meant = |who: &str| is_other || regranted.iter().any(|name| name == who);
+            site.end_listens_of(|who| is_meant(who.name()));
+        }
     }
+}
 
-    /// The rules of a site that is there, as it would be made by now.
-    pub(crate) fn rules(&self, limits: &Arc<Limits>, is_light: bool) -> SiteRules {
-        let (guard, max_sessions) = (self.template.guard.clone(), self.max_sessions(is_light));
-        SiteRules { guard, limits: Arc::clone(limits), max_sessions }
-    }
-
-    /// Who may look at the pages.
-    pub(crate) fn guard(&self) -> Guard {
-        self.template.guard.clone()
-    }
+/// Requests in flight may have as many bytes as one message, at least.
+fn bound(template: &mut SiteOptions, bounds: &GatewayBounds) {
+    let message = template.limits.message;
+    let most = bounds.bodies.unwrap_or(BodyBudget::BYTES).max(message);
+    let each = bounds.bodies_each.unwrap_or(BodyBudget::BYTES_EACH).max(message);
+    template.bodies.bound(most, each);
+    template.unread.bound(bounds.unread.unwrap_or(Unread::BYTES));
 }
 
 impl Web {
     /// Takes the port; nothing but pages is served there yet.
     pub(crate) async fn bind(
         around: Around,
+        limits: Arc<Limits>,
         port: u16,
         args: &ServeArgs,
         web: &WebArgs,
-    ) -> CommandResult<Self> {
+    ) -> CommandResult<(Self, ServedSites)> {
         raise_open_files();
         let Around { pages, authenticator, bounds } = around;
-        let template = options(args, web)?;
+        let mut template = options(args, web)?;
         let (listener, address) = bind(&args.host, port).await?;
         let by_keys = authenticator.as_ref().map(|authenticator| authenticator.is_open());
         let is_open = by_keys.unwrap_or(template.authenticator.is_none());
@@ -308,18 +314,15 @@ impl Web {
                 "{address} can be reached from other machines, and there is no authentication"
             );
         }
-        let guard = guard(address, args, web)?;
+        (template.guard, template.limits) = (guard(address, args, web)?, limits);
         let gate = authenticator.as_ref().map(|authenticator| authenticator.gate(Entrance::Pages));
         let open = pages.iter().filter(|(_, page)| page.is_open());
         let reserve_paths: Vec<_> = open.map(|(path, _)| path.clone()).collect();
-        let sites = Sites::behind(gate, guard.clone(), Vec::new(), pages);
+        let sites = Sites::behind(gate, template.guard.clone(), Vec::new(), pages);
         let hearing = authenticator.as_ref().map(|authenticator| {
             let sites = sites.clone();
             authenticator.on_replace(move || sites.recheck())
         });
-        let template = SiteOptions { guard, ..template };
-        let mut mount = Mount { template, authenticator, address, sessions: None };
-        mount.bound(&bounds);
         let usual = ListenOptions::default();
         let idle = web.idle_connection.unwrap_or(args.request_timeout);
         let options = ListenOptions {
@@ -331,16 +334,15 @@ impl Web {
             reserve_paths,
             ..usual
         };
-        let end_with_stdin = web.end_with_stdin;
-        Ok(Self { sites, mount, options, listener, address, end_with_stdin, _hearing: hearing })
+        bound(&mut template, &bounds);
+        let web = Self { sites: sites.clone(), options, listener, address, _hearing: hearing };
+        let (sessions, there) = (bounds.sessions, BTreeMap::new());
+        Ok((web, ServedSites { sites, template, authenticator, address, sessions, there }))
     }
 
     /// Serves until a signal.
     pub(crate) async fn serve(self, stop: StopSignal) {
         announce(self.address, &self.sites);
-        if self.end_with_stdin {
-            stop.at_end_of_stdin();
-        }
         let (sites, grace) = (self.sites.clone(), self.options.grace);
         let (tell, served) = oneshot::channel::<()>();
         let serving = async {
@@ -357,13 +359,12 @@ impl Web {
 }
 
 fn options(args: &ServeArgs, web: &WebArgs) -> CommandResult<SiteOptions> {
-    let variable = |name: &str| std::env::var(name).ok();
-    let key = web.api_key.as_deref().map(|key| header::filled(key, variable)).transpose()?;
+    let key = web.api_key.as_deref().map(header::filled).transpose()?;
     if key.as_deref().is_some_and(|key| key.trim().is_empty()) {
         let hint = "give a key that is hard to guess, or none: then anybody is let in";
         return Err(CommandError::new("the API key is empty").hint(hint));
     }
-    let headers = header::for_answers(&web.response_header, variable)?;
+    let headers = header::for_answers(&web.response_header)?;
     let place = |transport, path: &Option<String>, usual: &str| match path {
         _ if !web.serves(transport) => String::new(),
         Some(path) => absolute(path),
@@ -387,19 +388,24 @@ fn options(args: &ServeArgs, web: &WebArgs) -> CommandResult<SiteOptions> {
     })
 }
 
+/// Whether a host is this machine, and no other reaches it.
+pub(crate) fn is_local(host: &str) -> bool {
+    let bare = host.trim_matches(['[', ']']);
+    bare.eq_ignore_ascii_case("localhost")
+        || bare.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
 /// Who may talk to us at this address.
 pub(crate) fn guard(address: SocketAddr, args: &ServeArgs, web: &WebArgs) -> CommandResult<Guard> {
     let guard = Guard::bound_to(address);
     let mut guard = args.allow_host.iter().fold(guard, |guard, host| guard.allow_host(host));
     for origin in &args.allow_origin {
         let pattern = origin.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
+        let pattern = pattern.map(Regex::new).transpose().map_err(|error| {
+            CommandError::of(&error).hint("--allow-origin takes /REGEX/ between slashes")
+        })?;
         guard = match pattern {
-            Some(pattern) => {
-                let pattern = Regex::new(pattern).map_err(|error| {
-                    CommandError::of(&error).hint("--allow-origin takes /REGEX/ between slashes")
-                })?;
-                guard.allow_origins_like(pattern)
-            }
+            Some(pattern) => guard.allow_origins_like(pattern),
             None => guard.allow_origin(origin),
         };
     }
@@ -421,16 +427,15 @@ fn absolute(path: &str) -> String {
 }
 
 fn pages(web: &WebArgs, places: Vec<Place>) -> Vec<(String, SitePage)> {
-    let mut pages = Vec::new();
-    for page in &web.health {
+    let health = web.health.iter().map(|page| {
         let (path, word) = page.split_once('=').unwrap_or((page, "ok"));
-        pages.push((absolute(path), SitePage::Text(word.to_owned())));
-    }
-    if let Some(path) = &web.status {
+        (absolute(path), SitePage::Text(word.to_owned()))
+    });
+    let status = web.status.as_ref().map(|path| {
         let page = move |sites: &Sites| status(sites, &places);
-        pages.push((absolute(path), SitePage::Json(Box::new(page))));
-    }
-    pages
+        (absolute(path), SitePage::Json(Box::new(page)))
+    });
+    health.chain(status).collect()
 }
 
 /// In the words of mcp-proxy, whose page people already watch.

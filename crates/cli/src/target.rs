@@ -12,30 +12,31 @@ use switchboard_net::http::fetch::{Fetch, FetchOptions, ProxySettings};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 
-use crate::args::{CommandArgs, RemoteArgs};
+use crate::args::{CommandArgs, NetworkArgs, RemoteArgs};
 use crate::exit::{CommandError, CommandResult, wrong};
 use crate::header;
 
 /// A server that was named, and has not been called yet.
-#[derive(Debug)]
 pub(crate) struct NamedServer {
-    pub(crate) target: Target,
+    pub(crate) server: ServerTarget,
     /// What its file says about it.
     pub(crate) options: ServerOptions,
-    /// How to reach it, if it is at a URL.
-    pub(crate) fetch: Option<Fetch>,
 }
 
 impl NamedServer {
+    fn command(command: Command) -> Self {
+        let server = ServerTarget::command(command, environment());
+        Self { server, options: ServerOptions::default() }
+    }
+
     /// The server, after checking what can be checked before it is called.
-    pub(crate) fn server(self) -> CommandResult<ServerTarget> {
-        match (self.target, self.fetch) {
-            (Target::Command(command), _) => start(command),
-            (Target::Url { url, strategy, headers }, Some(fetch)) => {
-                Ok(ServerTarget::url(url, strategy, headers, fetch))
-            }
-            (Target::Url { .. }, None) => Err(CommandError::new("nothing to reach the URL with")),
+    pub(crate) fn checked(self) -> CommandResult<ServerTarget> {
+        if let Target::Command(command) = self.server.target() {
+            let hint = || format!("try it by itself first: {} --help", command.program);
+            let runs = command.check(&environment());
+            runs.map_err(|error| CommandError::of(&error).hint(hint()))?;
         }
+        Ok(self.server)
     }
 }
 
@@ -50,17 +51,7 @@ pub(crate) fn local(
     words: &[String],
     args: &CommandArgs,
 ) -> CommandResult<NamedServer> {
-    let target = Target::Command(command(line, words, args)?);
-    Ok(NamedServer { target, options: ServerOptions::default(), fetch: None })
-}
-
-/// A server that is a command, after checking that it can be run.
-fn start(command: Command) -> CommandResult<ServerTarget> {
-    let environment = environment();
-    command.check(&environment).map_err(|error| {
-        CommandError::of(&error).hint(format!("try it by itself first: {} --help", command.program))
-    })?;
-    Ok(ServerTarget::command(command, environment))
+    Ok(NamedServer::command(command(line, words, args)?))
 }
 
 /// A server by its URL, or by its name in a configuration file.
@@ -68,6 +59,7 @@ pub(crate) fn remote(
     text: &str,
     files: &[PathBuf],
     args: &RemoteArgs,
+    network: &NetworkArgs,
     local: &CommandArgs,
 ) -> CommandResult<NamedServer> {
     let (mut target, options) = if text.contains("://") {
@@ -80,32 +72,36 @@ pub(crate) fn remote(
     if let (Target::Url { strategy, .. }, Some(wanted)) = (&mut target, args.transport) {
         *strategy = wanted;
     }
-    with_options(target, options, args, local)
+    Ok(NamedServer { server: with_options(target, args, network, local)?, options })
 }
 
 /// The server with what the options add to it.
 fn with_options(
     target: Target,
-    options: ServerOptions,
     args: &RemoteArgs,
+    network: &NetworkArgs,
     local: &CommandArgs,
-) -> CommandResult<NamedServer> {
-    Ok(match target {
+) -> CommandResult<ServerTarget> {
+    let (url, strategy, given) = match target {
         Target::Command(command) => {
-            let target = Target::Command(with_args(command, local));
-            NamedServer { target, options, fetch: None }
+            return Ok(ServerTarget::command(with_args(command, local), environment()));
         }
-        Target::Url { url, strategy, headers: given } => {
-            let target = Target::Url { url, strategy, headers: headers(given, args)? };
-            NamedServer { target, options, fetch: Some(fetch(args)?) }
-        }
-    })
+        Target::Url { url, strategy, headers } => (url, strategy, headers),
+    };
+    // Headers of a configuration, the stronger ones of files, the strongest of the line.
+    let mut said = Vec::new();
+    for file in &network.header_file {
+        said.extend(header::lines_of(file)?);
+    }
+    said.extend_from_slice(&args.header);
+    let headers = header::merge(given, &said, variable)?;
+    Ok(ServerTarget::url(url, strategy, headers, fetch(args.ca_file.as_deref(), network)?))
 }
 
 /// A command under a name of its own; like a command of ours but for its variables.
 pub(crate) fn named_line(name: &str, line: &str, pass: bool) -> CommandResult<ServerTarget> {
     let args = CommandArgs { pass_environment: pass, ..CommandArgs::default() };
-    start(command(Some(line), &[], &args)?.name(name))
+    NamedServer::command(command(Some(line), &[], &args)?.name(name)).checked()
 }
 
 /// Every server of a file that its user wants to be used. One that has mistakes is left out,
@@ -113,57 +109,41 @@ pub(crate) fn named_line(name: &str, line: &str, pass: bool) -> CommandResult<Se
 pub(crate) fn named_in(
     file: &Path,
     args: &RemoteArgs,
+    network: &NetworkArgs,
     pass_environment: bool,
 ) -> CommandResult<Vec<(String, ServerTarget)>> {
     let local = CommandArgs { pass_environment, ..CommandArgs::default() };
-    let config = read_config(file, &surroundings()?)?;
+    let config = Config::read(file, &surroundings()?).map_err(|error| not_read(&error))?;
     for problem in &config.problems {
         tracing::warn!("{problem}; {}", problem.instead);
     }
     let wanted = config.servers.into_iter().filter(|entry| entry.enabled);
     let servers = wanted.map(|entry| {
-        let Entry { plan, options, .. } = entry;
-        Ok((plan.name, with_options(plan.target, options, args, &local)?.server()?))
+        let target = match entry.plan.target {
+            Target::Command(command) => Target::Command(command.name(&entry.plan.name)),
+            url @ Target::Url { .. } => url,
+        };
+        let server = with_options(target, args, network, &local)?;
+        Ok((entry.plan.name, NamedServer { server, options: entry.options }.checked()?))
     });
     servers.collect()
 }
 
-/// A file that the user named must be there and make sense.
-fn read_config(file: &Path, around: &Surroundings) -> CommandResult<Config> {
-    Config::read(file, around).map_err(|error| unread(&error))
-}
-
 /// A file that cannot be read, and what to do about it.
-pub(crate) fn unread(error: &ReadError) -> CommandError {
+pub(crate) fn not_read(error: &ReadError) -> CommandError {
     CommandError::of(error).hint(error.instead())
 }
 
-/// Headers of a configuration, the stronger ones of files of headers, and the
-/// strongest of the command line.
-fn headers(given: HeaderMap, args: &RemoteArgs) -> CommandResult<HeaderMap> {
-    let mut said = Vec::new();
-    for file in &args.network.header_file {
-        said.extend(header::lines_of(file)?);
-    }
-    said.extend_from_slice(&args.header);
-    header::merge(given, &said, |name| std::env::var(name).ok())
-}
-
-/// The HTTP client for whom nothing was said.
-pub(crate) fn fetch_as_usual() -> CommandResult<Fetch> {
-    fetch(&RemoteArgs::default())
-}
-
-/// The HTTP client that the options describe.
-fn fetch(args: &RemoteArgs) -> CommandResult<Fetch> {
-    let mut options = FetchOptions { only_ipv4: args.network.ipv4, ..FetchOptions::default() };
-    if !args.network.direct {
+/// The HTTP client that the options describe, which trusts the certificates in a file too.
+pub(crate) fn fetch(ca_file: Option<&Path>, network: &NetworkArgs) -> CommandResult<Fetch> {
+    let mut options = FetchOptions { only_ipv4: network.ipv4, ..FetchOptions::default() };
+    if !network.direct {
         options.proxy = ProxySettings::from_vars(variables());
     }
-    if let Some(seconds) = args.network.connect_timeout {
+    if let Some(seconds) = network.connect_timeout {
         options.connect_timeout = Duration::from_secs(seconds);
     }
-    if let Some(file) = &args.ca_file {
+    if let Some(file) = ca_file {
         let pem = std::fs::read(file).map_err(|error| {
             CommandError::new(format!("cannot read {}: {error}", file.display()))
                 .hint("--ca-file wants a file with certificates in PEM form")
@@ -226,43 +206,66 @@ fn with_args(command: Command, args: &CommandArgs) -> Command {
     }
 }
 
-/// What was looked into.
-#[derive(Default)]
-struct Search {
-    read: Vec<Config>,
-    /// Files that are there and make no sense.
-    unread: Vec<ReadError>,
-    /// Every place, there or not.
-    places: Vec<PathBuf>,
-}
-
 /// The first server of that name in the given files, or in the usual places.
 fn find_named(name: &str, files: &[PathBuf]) -> CommandResult<Entry> {
     let around = surroundings()?;
-    let search = if files.is_empty() {
-        usual_files(&around)
-    } else {
-        let read = files.iter().map(|file| read_config(file, &around));
-        let read = read.collect::<CommandResult<_>>()?;
-        Search { read, unread: Vec::new(), places: files.to_vec() }
-    };
-    for config in &search.read {
+    let usual = || known(&around).into_iter().map(|place| place.file).collect();
+    let places = if files.is_empty() { usual() } else { files.to_vec() };
+    let (mut read, mut unread) = (Vec::new(), Vec::new());
+    for file in &places {
+        match Config::read(file, &around) {
+            Ok(config) => read.push(config),
+            // A file that the user named must be there and make sense.
+            Err(error) if !files.is_empty() => return Err(not_read(&error)),
+            // Of the others it is enough that they do not hide the name. A file of settings
+            // without servers is no mistake.
+            Err(error) if error.is_absent() || matches!(error, ReadError::NoServers { .. }) => {}
+            Err(error) => unread.push(error),
+        }
+    }
+    for config in &read {
         match config.server(name) {
             Some(Ok(entry)) => {
                 tell_notes(config, name);
                 return Ok(entry.clone());
             }
-            Some(Err(problems)) => return Err(broken_entry(name, &problems)),
+            Some(Err(problems)) => {
+                let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                let unusable = || format!("server {name:?} cannot be used");
+                let text = if told.is_empty() { unusable() } else { told.join("; ") };
+                let hints = problems.iter().map(|problem| &problem.instead);
+                return Err(hints.fold(CommandError::new(text), CommandError::hint));
+            }
             None => {}
         }
     }
-    Err(search.not_found(name, &around))
+    let names = || read.iter().flat_map(Config::names);
+    if name.contains(['.', '/']) && !names().any(|other| other == name) {
+        return Err(no_url(name));
+    }
+    let mut hints = Vec::new();
+    hints.extend(nearest(name, names()).map(|near| format!("did you mean {near:?}?")));
+    for config in read.iter().filter(|config| config.names().next().is_some()) {
+        let names = config.names().collect::<Vec<_>>().join(", ");
+        hints.push(format!("{} names {names}", short(&config.file, &around)));
+    }
+    hints.extend(unread.iter().map(|error| format!("left out: {error}; {}", error.instead())));
+    let places = places.iter().map(|place| short(place, &around)).collect::<Vec<_>>().join(", ");
+    hints.push(format!("looked into {places}"));
+    let what = format!("no configuration file names a server {name:?}");
+    let failure = hints.into_iter().fold(CommandError::new(what), CommandError::hint);
+    Err(failure.hint("name another file with --config FILE, give a URL, or a command after --"))
 }
 
 /// The environment and the folder, as far as they are text.
 pub(crate) fn surroundings() -> CommandResult<Surroundings> {
     let folder = std::env::current_dir()?;
     Ok(Surroundings::new(variables(), folder))
+}
+
+/// A variable of our environment, if it is text.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Our environment, as far as it is text.
@@ -273,21 +276,6 @@ fn variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(text)
 }
 
-/// Of the others it is enough that they do not hide the name.
-fn usual_files(around: &Surroundings) -> Search {
-    let mut search = Search::default();
-    for place in known(around) {
-        match Config::read(&place.file, around) {
-            Ok(config) => search.read.push(config),
-            // A file of settings without servers is no mistake.
-            Err(error) if error.is_without_servers() => {}
-            Err(error) => search.unread.push(error),
-        }
-        search.places.push(place.file);
-    }
-    search
-}
-
 fn tell_notes(config: &Config, name: &str) {
     let is_meant = |note: &&Problem| match &note.server {
         Some(server) => server == name,
@@ -295,39 +283,6 @@ fn tell_notes(config: &Config, name: &str) {
     };
     for note in config.problems.iter().filter(is_meant) {
         tracing::warn!("{note}; {}", note.instead);
-    }
-}
-
-fn broken_entry(name: &str, problems: &[&Problem]) -> CommandError {
-    let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    let unusable = || format!("server {name:?} cannot be used");
-    let text = if told.is_empty() { unusable() } else { told.join("; ") };
-    problems.iter().fold(CommandError::new(text), |failure, problem| failure.hint(&problem.instead))
-}
-
-impl Search {
-    fn not_found(&self, name: &str, around: &Surroundings) -> CommandError {
-        let names = || self.read.iter().flat_map(Config::names);
-        if name.contains(['.', '/']) && !names().any(|other| other == name) {
-            return no_url(name);
-        }
-        let mut failure =
-            CommandError::new(format!("no configuration file names a server {name:?}"));
-        if let Some(near) = nearest(name, names()) {
-            failure = failure.hint(format!("did you mean {near:?}?"));
-        }
-        for config in self.read.iter().filter(|config| config.names().next().is_some()) {
-            let names = config.names().collect::<Vec<_>>().join(", ");
-            failure = failure.hint(format!("{} names {names}", short(&config.file, around)));
-        }
-        for error in &self.unread {
-            failure = failure.hint(format!("left out: {error}; {}", error.instead()));
-        }
-        let places = self.places.iter().map(|place| short(place, around));
-        let places = places.collect::<Vec<_>>().join(", ");
-        failure
-            .hint(format!("looked into {places}"))
-            .hint("name another file with --config FILE, give a URL, or a command after --")
     }
 }
 

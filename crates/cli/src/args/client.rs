@@ -46,24 +46,10 @@ pub(crate) struct ReachArgs {
     #[arg(long, value_name = "ERA", default_value = "auto")]
     #[arg(value_parser = era_choice(["auto", "legacy", "modern"]))]
     pub(crate) era: EraChoice,
-    /// Send this header, "Name: value", with ${VAR} from the environment (repeatable)
-    #[arg(long, short = 'H', value_name = "HEADER")]
-    pub(crate) header: Vec<String>,
-    /// Which transport to try: http-first, sse-first, http-only or sse-only [default: http-first]
-    #[arg(long, value_name = "STRATEGY", value_parser = Strategy::from_str)]
-    pub(crate) transport: Option<Strategy>,
-    /// Trust the certificates in this PEM file beside the system's
-    #[arg(long, value_name = "PEM", value_hint = ValueHint::FilePath)]
-    pub(crate) ca_file: Option<PathBuf>,
-    /// Set a variable for the server's command (repeatable)
-    #[arg(long, short, value_name = "NAME=VALUE")]
-    pub(crate) env: Vec<Assignment>,
-    /// Run the server's command in this directory
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) cwd: Option<PathBuf>,
-    /// Give the server's command our whole environment
-    #[arg(long)]
-    pub(crate) pass_environment: bool,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+    #[command(flatten)]
+    pub(crate) local: CommandArgs,
 }
 
 /// How results are shown.
@@ -91,23 +77,6 @@ impl ReachArgs {
     pub(crate) fn is_local(&self) -> bool {
         self.stdio.is_some() || !self.words.is_empty()
     }
-
-    pub(crate) fn remote(&self) -> RemoteArgs {
-        RemoteArgs {
-            header: self.header.clone(),
-            transport: self.transport,
-            ca_file: self.ca_file.clone(),
-            network: NetworkArgs::default(),
-        }
-    }
-
-    pub(crate) fn local(&self) -> CommandArgs {
-        CommandArgs {
-            env: self.env.clone(),
-            cwd: self.cwd.clone(),
-            pass_environment: self.pass_environment,
-        }
-    }
 }
 
 /// How a command is used: with a TARGET, or with a command; `rest` is what it is about.
@@ -116,114 +85,86 @@ pub(crate) fn usage(command: &str, rest: &str) -> String {
     format!("{line} TARGET{rest}\n       {line}{rest} -- CMD [ARG]...")
 }
 
-/// What the commands that call a server have in common.
-macro_rules! with_common {
-    ($examples:literal) => {
-        concat!(
-            "Examples:\n",
-            $examples,
-            "
+/// Examples of all commands that call a server.
+const EXAMPLES: &str = "  switchboard tools https://example.com/mcp
+  switchboard tools github
+  switchboard tools github --config ~/.cursor/mcp.json --output json
+  switchboard tools -- npx -y @modelcontextprotocol/server-everything
+  switchboard call https://example.com/mcp add a:=1 b:=2
+  switchboard call https://example.com/mcp search --json '{\"query\": \"x\", \"limit\": 5}'
+  switchboard call echo message='hello there' -- npx -y @modelcontextprotocol/server-everything
+  switchboard prompts https://example.com/mcp
+  switchboard prompts -- npx -y @modelcontextprotocol/server-everything
+  switchboard prompt https://example.com/mcp review language=rust
+  switchboard prompt https://example.com/mcp review --json '{\"code\": \"…\"}'
+  switchboard resources https://example.com/mcp
+  switchboard resources github --output json
+  switchboard read https://example.com/mcp file:///a/b
+  switchboard read docs://intro -- npx -y some-server
+  switchboard complete https://example.com/mcp prompt:review language py
+  switchboard complete https://example.com/mcp 'file:///{path}' path src/ owner=me
+  switchboard discover https://example.com/mcp
+  switchboard discover --era legacy -- npx -y some-server
+  switchboard listen https://example.com/mcp
+  switchboard listen https://example.com/mcp tools file:///a/b --output json
+  switchboard ping https://example.com/mcp
+  switchboard ping github && echo it is there";
+
+const CALL: &str = "
+Arguments: k=v is text, k:=json is JSON; --json has all of them in one object.
+";
+
+const COMPLETE: &str = "
+What is completed is prompt:NAME or the template of a resource; then the name of its
+argument, what is typed so far, and what is filled in already.
+";
+
+/// The end of the help of a command: its examples, and what all such commands have in common.
+pub(crate) fn examples(command: &str) -> String {
+    let is_its = |line: &&str| line.split_whitespace().nth(1) == Some(command);
+    let examples = EXAMPLES.lines().filter(is_its).collect::<Vec<_>>().join("\n");
+    let more = match command {
+        "call" => CALL,
+        "complete" => COMPLETE,
+        _ => "",
+    };
+    format!(
+        "Examples:
+{examples}
+{more}
 A TARGET is a URL, or the name of a server in ./.mcp.json, ./mcp.json, or the files of
 VS Code, Cursor, Claude, Codex and other clients; or leave it out, and write the server's
 command after --.
 Exit status: 0 done, 1 wrong usage or another failure, 3 not let in, 4 not reached, 5 the
 tool failed; with one line of JSON on stderr, or sentences if that is a terminal."
-        )
-    };
+    )
 }
-
-pub(crate) const TOOLS: &str = with_common!(
-    "  switchboard tools https://example.com/mcp
-  switchboard tools github
-  switchboard tools github --config ~/.cursor/mcp.json --output json
-  switchboard tools -- npx -y @modelcontextprotocol/server-everything
-"
-);
-pub(crate) const CALL: &str = with_common!(
-    "  switchboard call https://example.com/mcp add a:=1 b:=2
-  switchboard call https://example.com/mcp search --json '{\"query\": \"x\", \"limit\": 5}'
-  switchboard call echo message='hello there' -- npx -y @modelcontextprotocol/server-everything
-
-Arguments: k=v is text, k:=json is JSON; --json has all of them in one object.
-"
-);
-pub(crate) const PROMPTS: &str = with_common!(
-    "  switchboard prompts https://example.com/mcp
-  switchboard prompts -- npx -y @modelcontextprotocol/server-everything
-"
-);
-pub(crate) const PROMPT: &str = with_common!(
-    "  switchboard prompt https://example.com/mcp review language=rust
-  switchboard prompt https://example.com/mcp review --json '{\"code\": \"…\"}'
-"
-);
-pub(crate) const RESOURCES: &str = with_common!(
-    "  switchboard resources https://example.com/mcp
-  switchboard resources github --output json
-"
-);
-pub(crate) const READ: &str = with_common!(
-    "  switchboard read https://example.com/mcp file:///a/b
-  switchboard read docs://intro -- npx -y some-server
-"
-);
-pub(crate) const COMPLETE: &str = with_common!(
-    "  switchboard complete https://example.com/mcp prompt:review language py
-  switchboard complete https://example.com/mcp 'file:///{path}' path src/ owner=me
-
-What is completed is prompt:NAME or the template of a resource; then the name of its
-argument, what is typed so far, and what is filled in already.
-"
-);
-pub(crate) const DISCOVER: &str = with_common!(
-    "  switchboard discover https://example.com/mcp
-  switchboard discover --era legacy -- npx -y some-server
-"
-);
-pub(crate) const LISTEN: &str = with_common!(
-    "  switchboard listen https://example.com/mcp
-  switchboard listen https://example.com/mcp tools file:///a/b --output json
-"
-);
-pub(crate) const PING: &str = with_common!(
-    "  switchboard ping https://example.com/mcp
-  switchboard ping github && echo it is there
-"
-);
 
 /// Options for a server at a URL.
 #[derive(Args, Debug, Default)]
-#[command(next_help_heading = "For a server at a URL")]
 pub(crate) struct RemoteArgs {
     /// Send this header, "Name: value", with ${VAR} from the environment (repeatable)
-    ///
-    /// ${VAR}, ${VAR:-default} and ${env:VAR} are replaced in the value, so that a
-    /// token need not be written down. Quote it with '…' to keep the shell out of it.
-    #[arg(long, short = 'H', conflicts_with_all = ["stdio", "words"], value_name = "HEADER")]
+    #[arg(long, short = 'H', value_name = "HEADER")]
     pub(crate) header: Vec<String>,
     /// Which transport to try: http-first, sse-first, http-only or sse-only [default: http-first]
-    #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "STRATEGY")]
-    #[arg(value_parser = Strategy::from_str)]
+    #[arg(long, value_name = "STRATEGY", value_parser = Strategy::from_str)]
     pub(crate) transport: Option<Strategy>,
     /// Trust the certificates in this PEM file beside the system's
-    #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "PEM")]
+    #[arg(long, value_name = "PEM", value_hint = ValueHint::FilePath)]
     pub(crate) ca_file: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) network: NetworkArgs,
 }
 
 /// Options for a server that is a command.
 #[derive(Args, Debug, Default)]
-#[command(next_help_heading = "For a server that is a command")]
 pub(crate) struct CommandArgs {
-    /// Set a variable for it (repeatable)
-    #[arg(long, short, conflicts_with = "url", value_name = "NAME=VALUE")]
+    /// Set a variable for the server's command (repeatable)
+    #[arg(long, short, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<Assignment>,
-    /// Run it in this directory
-    #[arg(long, conflicts_with = "url", value_name = "DIR")]
+    /// Run the server's command in this directory
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cwd: Option<PathBuf>,
-    /// Give it our whole environment, not only PATH, HOME and the like
-    #[arg(long, conflicts_with = "url")]
+    /// Give the server's command our whole environment
+    #[arg(long)]
     pub(crate) pass_environment: bool,
 }
 
@@ -254,24 +195,22 @@ impl std::fmt::Debug for Assignment {
 }
 
 /// Options of the network that few need.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "For a server at a URL, in detail")]
 pub(crate) struct NetworkArgs {
     /// Send the headers in this file, a "Name: value" a line (repeatable)
     ///
     /// # begins a comment, and ${VAR} is replaced as with --header, which is stronger.
-    #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "FILE")]
-    #[arg(value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) header_file: Vec<PathBuf>,
     /// Use no proxy, whatever the environment says
-    #[arg(long, conflicts_with_all = ["stdio", "words"])]
+    #[arg(long)]
     pub(crate) direct: bool,
     /// Use only IPv4 addresses of names
-    #[arg(long, conflicts_with_all = ["stdio", "words"])]
+    #[arg(long)]
     pub(crate) ipv4: bool,
     /// Seconds that connecting may take (default: 10)
-    #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "SECONDS")]
-    #[arg(value_parser = up_to(3600))]
+    #[arg(long, value_name = "SECONDS", value_parser = up_to(3600))]
     pub(crate) connect_timeout: Option<u64>,
 }
 
@@ -281,7 +220,7 @@ pub(crate) struct NetworkArgs {
 /// words, with the rule of the protocol and what to do. Calls no tool and changes
 /// nothing.
 #[derive(Args, Debug)]
-#[command(after_help = DOCTOR_EXAMPLES, override_usage = DOCTOR_USAGE)]
+#[command(after_help = DOCTOR_EXAMPLES, override_usage = usage("doctor", ""))]
 pub(crate) struct DoctorArgs {
     /// The server's URL or its name in a configuration file, unless a command follows --
     #[arg(value_name = "TARGET")]
@@ -292,9 +231,6 @@ pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) reach: ReachArgs,
 }
-
-const DOCTOR_USAGE: &str = "switchboard doctor [OPTIONS] TARGET
-       switchboard doctor [OPTIONS] -- CMD [ARG]...";
 
 const DOCTOR_EXAMPLES: &str = "\
 Examples:

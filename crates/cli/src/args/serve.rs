@@ -8,7 +8,7 @@ use switchboard_net::bridge::Children;
 use switchboard_proto::revision::{Era, Revision};
 
 use super::client::{EraChoice, era_choice};
-use super::{CommandArgs, RemoteArgs, up_to};
+use super::{CommandArgs, NetworkArgs, RemoteArgs, up_to};
 
 /// Options for serving over HTTP.
 #[derive(Args, Debug)]
@@ -237,23 +237,27 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = BRIDGE_EXAMPLES, override_usage = BRIDGE_USAGE)]
 #[group(id = "server", multiple = false, args = ["url", "stdio", "words"])]
+#[command(mut_arg("header", |arg| arg.long_help(HEADER_HELP)))]
+#[command(mut_arg("env", |arg| arg.help("Set a variable for it (repeatable)")))]
+#[command(mut_arg("cwd", |arg| arg.help("Run it in this directory")))]
+#[command(mut_arg("pass_environment", |arg| arg.help(PASS_HELP)))]
 pub(crate) struct BridgeArgs {
     /// The server's URL, or its name in a configuration file
     #[arg(required_unless_present_any = ["stdio", "words", "named_server", "named_server_config"])]
+    #[arg(conflicts_with_all = ["env", "cwd", "pass_environment"])]
     pub(crate) url: Option<String>,
     /// Read the name from this file instead of the usual places (repeatable)
     ///
     /// JSON, with comments or without, or TOML, as clients have it: with mcpServers,
     /// servers or [mcp_servers.NAME]. The usual places are .mcp.json, mcp.json, and
     /// the files of VS Code, Cursor, Claude, Codex and others.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["stdio", "words"])]
-    #[arg(value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Vec<PathBuf>,
     /// The server's command in one string, quoted as for a shell; no shell is run
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", conflicts_with_all = FOR_URLS.split(' '))]
     pub(crate) stdio: Option<String>,
     /// The server's command and its arguments, after --
-    #[arg(last = true, value_name = "CMD")]
+    #[arg(last = true, value_name = "CMD", conflicts_with_all = FOR_URLS.split(' '))]
     pub(crate) words: Vec<String>,
     /// Which clients share a connection to the server
     #[arg(long, value_parser = children, value_name = "RULE", default_value = "per-session")]
@@ -268,8 +272,7 @@ pub(crate) struct BridgeArgs {
     /// Send a ping every SECONDS to an idle legacy server at a URL
     ///
     /// For servers and load balancers that drop idle sessions.
-    #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "SECONDS")]
-    #[arg(value_parser = up_to(86_400))]
+    #[arg(long, value_name = "SECONDS", value_parser = up_to(86_400))]
     pub(crate) ping: Option<u64>,
     /// The largest message in bytes, on any transport
     #[arg(long, alias = "max-body", value_name = "BYTES", default_value = "33554432")]
@@ -296,11 +299,24 @@ pub(crate) struct BridgeArgs {
     pub(crate) serve: ServeArgs,
     #[command(flatten)]
     pub(crate) web: WebArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "For a server at a URL")]
     pub(crate) remote: RemoteArgs,
     #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+    #[command(flatten, next_help_heading = "For a server that is a command")]
     pub(crate) local: CommandArgs,
 }
+
+/// Options that make no sense for a command.
+const FOR_URLS: &str =
+    "config ping header transport ca_file header_file direct ipv4 connect_timeout";
+
+const HEADER_HELP: &str = "\
+Send this header, \"Name: value\", with ${VAR} from the environment (repeatable)
+
+${VAR}, ${VAR:-default} and ${env:VAR} are replaced in the value, so that a token need not be written down. Quote it with '…' to keep the shell out of it.";
+
+const PASS_HELP: &str = "Give it our whole environment, not only PATH, HOME and the like";
 
 fn children(name: &str) -> Result<Children, &'static str> {
     match name {

@@ -4,16 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_gateway::gateway::Place;
+use switchboard_gateway::gateway::{Offered, Place};
 use switchboard_net::bridge::{Bridge, Hidden};
 use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::limits::Limits;
 
 use crate::args::BridgeArgs;
 use crate::exit::{CommandResult, wrong};
-use crate::serve::{self, Offer};
 use crate::signal::StopSignal;
-use crate::target;
+use crate::{serve, target};
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &BridgeArgs) -> CommandResult {
@@ -33,31 +32,27 @@ pub(crate) async fn run(args: &BridgeArgs) -> CommandResult {
         let bridge = Bridge::hiding(hidden, server, args.children, Arc::clone(&limits));
         let (backend, shared) = (Arc::clone(&bridge) as _, bridge.is_shared());
         let place = name.map_or(Place::All, Place::Server);
-        offers.push((place, Offer { backend, shared, limits: Arc::clone(&limits) }));
+        offers.push(Offered { place, backend, shared, light: shared });
         bridges.push(bridge);
     }
-    let ended = match (args.serve.port, offers.pop()) {
-        (None, Some((_, only))) => only.serve(&args.serve, None, stop).await,
-        (Some(port), Some(last)) => {
-            offers.push(last);
-            serve::serve(offers, port, &args.serve, &args.web, stop).await
-        }
-        (_, None) => {
-            let hint = "give a command or a URL, or a file that names servers";
-            wrong("there is no server to serve", hint)
-        }
-    };
+    let port = args.serve.port;
+    let ended = serve::serve(offers, limits, port, &args.serve, &args.web, stop).await;
     for bridge in bridges {
         bridge.close().await;
     }
     ended
 }
 
-/// The servers with their names, the one without a name first.
+/// The servers with their names, the one without a name first, after the checks that are
+/// possible before the first call.
 fn servers(args: &BridgeArgs) -> CommandResult<Vec<(Option<String>, ServerTarget)>> {
     let mut servers = Vec::new();
-    if args.url.is_some() || args.stdio.is_some() || !args.words.is_empty() {
-        servers.push((None, server(args)?));
+    if let Some(url) = &args.url {
+        let BridgeArgs { config, remote, network, local, .. } = args;
+        servers.push((None, target::remote(url, config, remote, network, local)?.checked()?));
+    } else if args.stdio.is_some() || !args.words.is_empty() {
+        let server = target::local(args.stdio.as_deref(), &args.words, &args.local)?;
+        servers.push((None, server.checked()?));
     }
     let pass = args.local.pass_environment;
     for pair in args.named_server.chunks(2) {
@@ -66,17 +61,16 @@ fn servers(args: &BridgeArgs) -> CommandResult<Vec<(Option<String>, ServerTarget
         }
     }
     if let Some(file) = &args.named_server_config {
-        let named = target::named_in(file, &args.remote, pass)?;
+        let named = target::named_in(file, &args.remote, &args.network, pass)?;
         servers.extend(named.into_iter().map(|(name, server)| (Some(name), server)));
     }
-    check_names(servers.iter().filter_map(|(name, _)| name.as_deref()))?;
-    Ok(servers)
-}
-
-/// Each name is a path of its own.
-fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> CommandResult {
+    if servers.is_empty() {
+        let hint = "give a command or a URL, or a file that names servers";
+        return wrong("there is no server to serve", hint);
+    }
+    // Each name is a path of its own.
     let mut seen = HashSet::new();
-    for name in names {
+    for name in servers.iter().filter_map(|(name, _)| name.as_deref()) {
         if name.is_empty() {
             return wrong("a named server has no name", "write --named-server NAME 'COMMAND ARG'");
         }
@@ -85,15 +79,7 @@ fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> CommandResult {
             return wrong(format!("two servers are called {name:?}"), hint);
         }
     }
-    Ok(())
-}
-
-/// The server, after the checks that are possible before the first call.
-fn server(args: &BridgeArgs) -> CommandResult<ServerTarget> {
-    match &args.url {
-        Some(url) => target::remote(url, &args.config, &args.remote, &args.local)?.server(),
-        None => target::local(args.stdio.as_deref(), &args.words, &args.local)?.server(),
-    }
+    Ok(servers)
 }
 
 fn limits(args: &BridgeArgs) -> Limits {

@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ use switchboard_net::client::{
 };
 use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::failure::Failure;
-use switchboard_proto::revision::Era;
 
-use crate::args::{ClientArgs, Form, ReachArgs};
+use crate::args::{ClientArgs, Form, NetworkArgs, ReachArgs};
+use crate::doctor::era_name;
 use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
-use crate::output::{Ticker, cell, contents, plain, resource, table};
+use crate::output::{Ticker, cell, contents, plain, resource, table, write_line};
 use crate::signal::StopSignal;
 use crate::target::{self, NamedServer};
 
@@ -29,7 +29,7 @@ pub(super) struct ClientRequest {
     server: ServerTarget,
     options: ClientOptions,
     /// Set once it is connected, so that a signal can close the connection.
-    client: Arc<OnceLock<Client>>,
+    client: OnceLock<Client>,
     /// What the command is about, after the server.
     operands: Vec<String>,
     json: Option<String>,
@@ -41,24 +41,16 @@ pub(super) struct ClientRequest {
 /// whatever came of it. A signal does the same early: what is open is cancelled.
 pub(super) async fn with(
     args: &ClientArgs,
-    command: impl AsyncFnOnce(ClientRequest) -> CommandResult,
+    command: impl AsyncFnOnce(&ClientRequest) -> CommandResult,
 ) -> CommandResult {
     let stop = StopSignal::on_signals().map_err(other)?;
     let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
     let options = terminal::answering(options(&args.reach, found.options));
-    let server = found.server().map_err(usage)?;
-    let client = Arc::new(OnceLock::new());
-    let request = ClientRequest {
-        server,
-        options,
-        client: Arc::clone(&client),
-        operands,
-        json: args.json.clone(),
-        form: args.output,
-        ticker: Ticker::new(),
-    };
-    let ended = until(&stop, command(request)).await;
-    if let Some(client) = client.get() {
+    let (server, client) = (found.checked().map_err(usage)?, OnceLock::new());
+    let (json, form, ticker) = (args.json.clone(), args.output, Ticker::new());
+    let request = ClientRequest { server, options, client, operands, json, form, ticker };
+    let ended = until(&stop, command(&request)).await;
+    if let Some(client) = request.client.get() {
         client.close().await;
     }
     ended.unwrap_or_else(|| Err(interrupted()))
@@ -81,29 +73,35 @@ pub(crate) fn find(
     operands: &[String],
 ) -> CommandResult<(NamedServer, Vec<String>)> {
     if args.is_local() {
-        let found = target::local(args.stdio.as_deref(), &args.words, &args.local())?;
+        let found = target::local(args.stdio.as_deref(), &args.words, &args.local)?;
         return Ok((found, operands.to_vec()));
     }
     let Some((name, rest)) = operands.split_first() else {
         let hint = "give its URL, its name in a configuration file, or its command after --";
         return wrong("no server is named", hint);
     };
-    let found = target::remote(name, &args.config, &args.remote(), &args.local())?;
+    let network = NetworkArgs::default();
+    let found = target::remote(name, &args.config, &args.remote, &network, &args.local)?;
     Ok((found, rest.to_vec()))
 }
 
 fn options(args: &ReachArgs, said: ServerOptions) -> ClientOptions {
     let options = ClientOptions::default();
-    let timeout = args.timeout.map(Duration::from_secs);
-    ClientOptions {
-        name: "switchboard-cli".to_owned(),
-        timeout: timeout.or(said.call).unwrap_or(options.timeout),
-        era: args.era.0,
-        ..options
-    }
+    let timeout = args.timeout.map(Duration::from_secs).or(said.call);
+    let (name, timeout) = ("switchboard-cli".to_owned(), timeout.unwrap_or(options.timeout));
+    ClientOptions { name, timeout, era: args.era.0, ..options }
 }
 
 impl ClientRequest {
+    /// Connects for a command that has use for so many operands, and for no arguments.
+    async fn connect_with(&self, operands: usize) -> CommandResult<&Client> {
+        if let Some(more) = self.operands.get(operands) {
+            return Err(usage(CommandError::new(format!("{more:?} is one too many"))));
+        }
+        self.no_arguments()?;
+        self.connect().await
+    }
+
     /// Connects. Whatever is wrong with the operands should be known before.
     async fn connect(&self) -> CommandResult<&Client> {
         let client = Client::connect(self.server.clone(), self.options.clone()).await;
@@ -115,14 +113,6 @@ impl ClientRequest {
     fn operand(&self, at: usize, what: &str) -> CommandResult<&str> {
         let operand = self.operands.get(at).map(String::as_str);
         operand.ok_or_else(|| usage(CommandError::new(format!("{what} is missing"))))
-    }
-
-    /// Fails if there is more than the command has use for.
-    fn no_more_than(&self, count: usize) -> CommandResult {
-        match self.operands.get(count) {
-            Some(more) => Err(usage(CommandError::new(format!("{more:?} is one too many")))),
-            None => self.no_arguments(),
-        }
     }
 
     /// Fails if there are arguments for a command that takes none.
@@ -204,30 +194,24 @@ fn read_arguments(json: Option<&str>, words: &[String]) -> CommandResult<Map<Str
         Some(Err(error)) => return Err(CommandError::new(format!("--json is not JSON: {error}"))),
     };
     for word in words {
-        let (name, value) = read_argument(word)?;
-        arguments.insert(name, value);
+        let Some((name, text)) = word.split_once('=') else {
+            let hint = "write k=v for text, k:=json for anything else";
+            return wrong(format!("{word:?} is no argument"), hint);
+        };
+        let (name, value) = match name.strip_suffix(':') {
+            Some(name) => (name, serde_json::from_str(text)),
+            None => (name, Ok(text.into())),
+        };
+        let value = value.map_err(|error| {
+            CommandError::new(format!("{name} is not JSON: {error}"))
+                .hint(format!("for text, write {name}={text}"))
+        })?;
+        arguments.insert(name.to_owned(), value);
     }
     Ok(arguments)
 }
 
-fn read_argument(word: &str) -> CommandResult<(String, Value)> {
-    let Some((name, value)) = word.split_once('=') else {
-        let hint = "write k=v for text, k:=json for anything else";
-        return wrong(format!("{word:?} is no argument"), hint);
-    };
-    match name.strip_suffix(':') {
-        None => Ok((name.to_owned(), value.into())),
-        Some(name) => {
-            let value = serde_json::from_str(value).map_err(|error| {
-                CommandError::new(format!("{name} is not JSON: {error}"))
-                    .hint(format!("for text, write {name}={value}"))
-            })?;
-            Ok((name.to_owned(), value))
-        }
-    }
-}
-
-pub(super) async fn call(request: ClientRequest) -> CommandResult {
+pub(super) async fn call(request: &ClientRequest) -> CommandResult {
     let name = request.operand(0, "the name of the tool")?;
     let arguments = request.arguments(1)?;
     let client = request.connect().await?;
@@ -251,7 +235,7 @@ pub(super) async fn call(request: ClientRequest) -> CommandResult {
     Ok(())
 }
 
-pub(super) async fn prompt(request: ClientRequest) -> CommandResult {
+pub(super) async fn prompt(request: &ClientRequest) -> CommandResult {
     let name = request.operand(0, "the name of the prompt")?;
     let arguments = request.arguments(1)?;
     let arguments = if arguments.is_empty() { Value::Null } else { arguments.into() };
@@ -268,11 +252,9 @@ pub(super) async fn prompt(request: ClientRequest) -> CommandResult {
     Ok(())
 }
 
-pub(super) async fn read(request: ClientRequest) -> CommandResult {
+pub(super) async fn read(request: &ClientRequest) -> CommandResult {
     let uri = request.operand(0, "the URI of the resource")?;
-    request.no_more_than(1)?;
-    let client = request.connect().await?;
-    let read = client.read(uri).await.map_err(failed)?;
+    let read = request.connect_with(1).await?.read(uri).await.map_err(failed)?;
     request.form.show(&read, |read| {
         let parts = read["contents"].as_array().into_iter().flatten().map(resource);
         parts.collect::<Vec<_>>().join("\n")
@@ -280,7 +262,7 @@ pub(super) async fn read(request: ClientRequest) -> CommandResult {
     Ok(())
 }
 
-pub(super) async fn complete(request: ClientRequest) -> CommandResult {
+pub(super) async fn complete(request: &ClientRequest) -> CommandResult {
     let of = request.operand(0, "prompt:NAME or the template")?;
     let name = request.operand(1, "the name of the argument")?;
     let of = match of.strip_prefix("prompt:") {
@@ -298,45 +280,25 @@ pub(super) async fn complete(request: ClientRequest) -> CommandResult {
     Ok(())
 }
 
-pub(super) async fn tools(request: ClientRequest) -> CommandResult {
-    request.no_more_than(0)?;
-    let client = request.connect().await?;
-    let tools = client.tools().await.map_err(failed)?;
+pub(super) async fn tools(request: &ClientRequest) -> CommandResult {
+    let tools = request.connect_with(0).await?.tools().await.map_err(failed)?;
     request.form.show(&json!({ "tools": tools }), |list| {
         named(&list["tools"], &["name", "description"], "NAME  DESCRIPTION", "no tools")
     });
     Ok(())
 }
 
-pub(super) async fn prompts(request: ClientRequest) -> CommandResult {
-    request.no_more_than(0)?;
-    let client = request.connect().await?;
-    let prompts = client.prompts().await.map_err(failed)?;
+pub(super) async fn prompts(request: &ClientRequest) -> CommandResult {
+    let prompts = request.connect_with(0).await?.prompts().await.map_err(failed)?;
     request.form.show(&json!({ "prompts": prompts }), |list| {
-        let rows = list["prompts"].as_array().into_iter().flatten().map(|prompt| {
-            vec![
-                cell(&prompt["name"]),
-                arguments(&prompt["arguments"]),
-                cell(&prompt["description"]),
-            ]
-        });
-        table("NAME  ARGUMENTS  DESCRIPTION", &rows.collect::<Vec<_>>(), "no prompts")
+        let members = ["name", "arguments", "description"];
+        named(&list["prompts"], &members, "NAME  ARGUMENTS  DESCRIPTION", "no prompts")
     });
     Ok(())
 }
 
-/// The names of a prompt's arguments; those that may be left out in brackets.
-fn arguments(list: &Value) -> String {
-    let names = list.as_array().into_iter().flatten().map(|argument| {
-        let name = cell(&argument["name"]);
-        if argument["required"] == true { name } else { format!("[{name}]") }
-    });
-    names.collect::<Vec<_>>().join(" ")
-}
-
-pub(super) async fn resources(request: ClientRequest) -> CommandResult {
-    request.no_more_than(0)?;
-    let client = request.connect().await?;
+pub(super) async fn resources(request: &ClientRequest) -> CommandResult {
+    let client = request.connect_with(0).await?;
     let resources = client.resources().await.map_err(failed)?;
     let templates = match client.templates().await {
         // Some servers with resources have no such method.
@@ -357,16 +319,25 @@ pub(super) async fn resources(request: ClientRequest) -> CommandResult {
     Ok(())
 }
 
+/// A table of these members. Of arguments it has the names; those that may be left out in
+/// brackets.
 fn named(list: &Value, members: &[&str], head: &str, none: &str) -> String {
+    let argument = |argument: &Value| match cell(&argument["name"]) {
+        name if argument["required"] == true => name,
+        name => format!("[{name}]"),
+    };
+    let shown = |value: &Value| match value.as_array() {
+        Some(arguments) => arguments.iter().map(argument).collect::<Vec<_>>().join(" "),
+        None => cell(value),
+    };
     let items = list.as_array().into_iter().flatten();
-    let rows = items.map(|item| members.iter().map(|member| cell(&item[*member])).collect());
+    let rows = items.map(|item| members.iter().map(|member| shown(&item[*member])).collect());
     table(head, &rows.collect::<Vec<_>>(), none)
 }
 
-pub(super) async fn discover(request: ClientRequest) -> CommandResult {
-    request.no_more_than(0)?;
-    let client = request.connect().await?;
-    let era = if client.era() == Era::Legacy { "legacy" } else { "modern" };
+pub(super) async fn discover(request: &ClientRequest) -> CommandResult {
+    let client = request.connect_with(0).await?;
+    let era = era_name(client.era());
     let found = json!({
         "era": era,
         "protocolVersion": client.revision(),
@@ -391,9 +362,8 @@ pub(super) async fn discover(request: ClientRequest) -> CommandResult {
     Ok(())
 }
 
-pub(super) async fn ping(request: ClientRequest) -> CommandResult {
-    request.no_more_than(0)?;
-    let client = request.connect().await?;
+pub(super) async fn ping(request: &ClientRequest) -> CommandResult {
+    let client = request.connect_with(0).await?;
     let sent = Instant::now();
     client.ping().await.map_err(failed)?;
     let millis = sent.elapsed().as_secs_f64() * 1000.0;
@@ -404,7 +374,7 @@ pub(super) async fn ping(request: ClientRequest) -> CommandResult {
 }
 
 /// Prints until the server ends it or a signal comes.
-pub(super) async fn listen(request: ClientRequest) -> CommandResult {
+pub(super) async fn listen(request: &ClientRequest) -> CommandResult {
     let filter = filter(&request.operands)?;
     request.no_arguments()?;
     let client = request.connect().await?;
@@ -412,11 +382,11 @@ pub(super) async fn listen(request: ClientRequest) -> CommandResult {
     let honoured = listening.honoured();
     tracing::info!(target: "switchboard::command::client::requests", "listening for {honoured}");
     while let Some(note) = listening.next().await {
-        let line = json!({"method": note.method, "params": note.params});
-        request.form.show_line(&line, |line| {
-            let about = cell(&line["params"]["uri"]);
-            format!("{} {about}", plain(&note.method)).trim_end().to_owned()
-        });
+        let line = match request.form {
+            Form::Json => json!({"method": note.method, "params": note.params}).to_string(),
+            Form::Text => format!("{} {}", plain(&note.method), cell(&note.params["uri"])),
+        };
+        write_line(line.trim_end());
     }
     if client.is_connected() {
         return Ok(());

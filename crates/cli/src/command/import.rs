@@ -12,17 +12,18 @@ use switchboard_net::upstream::Target;
 use crate::args::{Form, ImportArgs};
 use crate::exit::{CommandError, CommandResult, wrong};
 use crate::output::{counted, plain, table, write_line};
-use crate::target::{short, surroundings, unread};
+use crate::target::{not_read, short, surroundings};
 
 /// Shows what there is, and writes it if that was asked for.
 pub(crate) fn run(args: &ImportArgs) -> CommandResult {
     let around = surroundings()?;
-    if args.write.as_deref().is_some_and(is_toml) {
+    let end = args.write.as_ref().and_then(|file| file.extension());
+    if end.is_some_and(|end| end.eq_ignore_ascii_case("toml")) {
         let hint = "name a file that ends with .json; TOML files are read all the same";
         return wrong("servers can be added to JSON files only", hint);
     }
     let from = places(args, &around)?;
-    let import = Import::gather(&from, args.write.as_deref(), &around).map_err(|e| unread(&e))?;
+    let import = Import::gather(&from, args.write.as_deref(), &around).map_err(|e| not_read(&e))?;
     let rows: Vec<_> = import.candidates.iter().map(describe).collect();
     args.output.show(&json!({ "servers": rows }), |_| text(&import, &around));
     if let Some(file) = &args.write {
@@ -48,10 +49,6 @@ fn places(args: &ImportArgs, around: &Surroundings) -> CommandResult<Vec<(String
         Ok((stem, file.clone()))
     });
     named.collect()
-}
-
-fn is_toml(file: &Path) -> bool {
-    file.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml"))
 }
 
 /// A server for scripts.

@@ -1,15 +1,13 @@
 //! `switchboard serve`: many servers behind one address. Follows the files while it runs.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
-use switchboard_gateway::gateway::{Gateway, Offered, Place};
+use switchboard_gateway::gateway::Gateway;
 use switchboard_gateway::monitor::CallMonitor;
 use switchboard_gateway::plan::{Plan, PlanChanges, Reading, Secret, ServerPlan};
 use switchboard_gateway::policy::{Access, KeyHash, MIN_KEY};
@@ -17,19 +15,19 @@ use switchboard_gateway::span::Spans;
 use switchboard_gateway::watch::Watch;
 use switchboard_gateway::{metrics, status};
 use switchboard_net::http::fetch::Fetch;
-use switchboard_net::http::site::Site;
-use switchboard_net::http::site::{SitePage, Sites};
+use switchboard_net::http::site::SitePage;
 use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::moment;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::args::{GatewayArgs, ServeArgs, WebArgs};
-use crate::exit::{CommandError, CommandResult};
+use crate::args::{GatewayArgs, NetworkArgs, ServeArgs, WebArgs};
+use crate::exit::{CommandError, CommandResult, wrong};
 use crate::output::write_finding;
-use crate::serve::{self, Around, Mount, Offer, Web};
+use crate::serve::{self, Around, ServedSites, Web};
 use crate::signal::StopSignal;
 use crate::{command, header, log, target};
 
@@ -50,17 +48,10 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     if ancestry.is_loop() {
         return serve::refuse_loop(&ancestry, args.stdio, stop).await;
     }
-    let limits = Arc::new(reading.plan.bounds.limits(&Limits::default()));
-    let fetch = target::fetch_as_usual()?;
-    let monitor = start_monitor(&fetch);
+    let fetch = target::fetch(None, &NetworkArgs::default())?;
+    let (cache, monitor, is_stdio) = (cache(args), start_monitor(&fetch), args.stdio);
     let probe = args.probe_every.map(Duration::from_secs);
-    let options = FleetOptions {
-        cache: cache(args),
-        monitor,
-        is_stdio: args.stdio,
-        probe,
-        ..FleetOptions::default()
-    };
+    let options = FleetOptions { cache, monitor, is_stdio, probe, ..FleetOptions::default() };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
         let server = server.server(target::environment(), fetch.clone());
         server.named_by(&ancestry)
@@ -73,7 +64,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
         listening.end_listens();
     });
     let follow = Follow::new(args, &gateway, &reading, &stop)?;
-    let ended = serve(args, &gateway, follow, limits, stop).await;
+    let ended = serve(args, &gateway, follow, stop).await;
     gateway.close().await;
     gateway.fleet().monitor().flush().await;
     ended
@@ -83,24 +74,22 @@ async fn serve(
     args: &GatewayArgs,
     gateway: &Arc<Gateway>,
     follow: Follow,
-    limits: Arc<Limits>,
     stop: StopSignal,
 ) -> CommandResult {
-    let plan = gateway.plan();
+    let (plan, web) = (gateway.plan(), WebArgs::default());
+    let limits = Arc::new(plan.bounds.limits(&Limits::default()));
+    let (places, serve_args) = (gateway.places(), serve_args(args, &plan));
     if args.stdio {
-        let Some(all) = gateway.places().into_iter().next() else { return Ok(()) };
         let _following = follow.run(None);
-        let offer = Offer { backend: all.backend, shared: all.shared, limits };
-        return offer.serve(&serve_args(args, &plan), None, stop).await;
+        return serve::serve(places, limits, None, &serve_args, &web, stop).await;
     }
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
-    let pages = pages(gateway.fleet(), Arc::clone(&follow.loaded));
+    let pages = pages(gateway.fleet(), follow.loaded.subscribe());
     let authenticator = Some(Arc::clone(gateway.authenticator()));
     let around = Around { pages, authenticator, bounds: plan.bounds };
-    let web = Web::bind(around, port, &serve_args(args, &plan), &WebArgs::default()).await?;
-    let mut served = ServedSites::new(&web, limits);
-    served.follow(gateway);
-    let _following = follow.run(Some(served));
+    let (web, mut sites) = Web::bind(around, limits, port, &serve_args, &web).await?;
+    sites.show(places);
+    let _following = follow.run(Some(sites));
     web.serve(stop).await;
     Ok(())
 }
@@ -128,24 +117,22 @@ const MISTAKES: &str = "the configuration has mistakes";
 
 /// What the files mean; the built-in server if there are none.
 fn read(args: &GatewayArgs) -> CommandResult<Reading> {
-    if args.config.is_empty() {
+    let mut reading = if args.config.is_empty() {
         let program = std::env::current_exe()?;
         let command = Command::new(program.to_string_lossy()).args(&["demo".to_owned()]);
         let demo = ServerPlan::new("demo", Target::Command(command));
         let servers = [("demo".to_owned(), demo)].into();
-        let mut plan = Plan { servers, ..Plan::default() };
-        add_api_key(args, &mut plan)?;
-        Exposure::new(args, &plan).check(&plan.access)?;
-        return Ok(Reading { plan, ..Reading::default() });
-    }
-    let mut reading = Reading::read(&args.config, &target::surroundings()?);
+        Reading { plan: Plan { servers, ..Plan::default() }, ..Reading::default() }
+    } else {
+        Reading::read(&args.config, &target::surroundings()?)
+    };
     if args.check {
         reading.lines().iter().for_each(|line| write_finding(line));
         if !reading.unread.is_empty() {
             return Err(CommandError::new(MISTAKES));
         }
     } else if let Some(error) = reading.unread.first() {
-        return Err(target::unread(error));
+        return Err(target::not_read(error));
     } else {
         tell(&reading.problems);
     }
@@ -155,24 +142,50 @@ fn read(args: &GatewayArgs) -> CommandResult<Reading> {
     if reading.errors().any(stops) {
         return Err(CommandError::new(MISTAKES));
     }
-    let reach = Exposure::new(args, &reading.plan);
-    check_plan(args, &mut reading.plan, &reach)?;
+    let exposed = exposed_host(args, &reading.plan);
+    check_plan(args, &mut reading.plan, exposed.as_deref())?;
     Ok(reading)
 }
 
 /// Adds what the command line says; what makes a plan one that cannot be followed,
-/// although its files are right.
-fn check_plan(args: &GatewayArgs, plan: &mut Plan, reach: &Exposure) -> CommandResult {
-    add_api_key(args, plan)?;
-    reach.check(&plan.access)?;
+/// although its files are right. `exposed` is the host where other machines come in.
+fn check_plan(args: &GatewayArgs, plan: &mut Plan, exposed: Option<&str>) -> CommandResult {
+    if args.stdio {
+        plan.access = Access::default();
+    } else if let Some(key) = &args.api_key {
+        let key = header::filled(key)?;
+        // As good as what a file has for a key.
+        if KeyHash::is_weak(&key) {
+            let what = format!("--api-key has fewer than {MIN_KEY} characters");
+            return wrong(what, "make one with: switchboard key new");
+        }
+        plan.access = std::mem::take(&mut plan.access).with_key(API_KEY, key.as_bytes());
+    }
+    // Other machines come in only if they show who they are, or the user insists.
+    if let Some(host) = exposed.filter(|_| plan.access.is_open()) {
+        return Err(CommandError::new(format!(
+            "on {host} any client that reaches this machine could connect without a key"
+        ))
+        .hint("require a key: --api-key '${KEY}', or \"keys\" in the file")
+        .hint("or allow clients without a key: --allow-unauthenticated"));
+    }
     // One address is as good as another to see whether it can be made.
     _ = serve::guard(([127, 0, 0, 1], 0).into(), &serve_args(args, plan), &WebArgs::default())?;
     if plan.servers.is_empty() {
         let files: Vec<_> = args.config.iter().map(|file| file.display().to_string()).collect();
         let hint = format!("name one in {} that is enabled and has no mistakes", files.join(", "));
-        return Err(CommandError::new("there is no server to serve").hint(hint));
+        return wrong("there is no server to serve", hint);
     }
     Ok(())
+}
+
+/// The host of a gateway that is started by this plan, if other machines reach it and the
+/// user does not insist that anybody may come in.
+fn exposed_host(args: &GatewayArgs, plan: &Plan) -> Option<String> {
+    let host = host(args, plan);
+    // On our own stdio there is only who started us.
+    let is_meant = args.allow_unauthenticated || plan.listen.unauthenticated || args.stdio;
+    (!serve::is_local(&host) && !is_meant).then_some(host)
 }
 
 fn tell(problems: &[Problem]) {
@@ -200,119 +213,10 @@ fn cache(args: &GatewayArgs) -> Option<Cache> {
 /// The name in logs and metrics of clients that send the key of `--api-key`.
 const API_KEY: &str = "--api-key";
 
-/// Who could come in without showing who they are, if anybody may.
-struct Exposure {
-    host: String,
-    /// The user insists that anybody may.
-    is_meant: bool,
-}
-
-impl Exposure {
-    /// That of a gateway which is started by this plan.
-    fn new(args: &GatewayArgs, plan: &Plan) -> Self {
-        // On our own stdio there is only who started us.
-        let is_meant = args.allow_unauthenticated || plan.listen.unauthenticated || args.stdio;
-        Self { host: host(args, plan), is_meant }
-    }
-
-    /// Other machines come in only if they show who they are, or the user insists.
-    fn check(&self, access: &Access) -> CommandResult {
-        let host = &self.host;
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let is_here = bare == "localhost" || bare.parse().is_ok_and(|at: IpAddr| at.is_loopback());
-        if is_here || !access.is_open() || self.is_meant {
-            return Ok(());
-        }
-        Err(CommandError::new(format!(
-            "on {host} any client that reaches this machine could connect without a key"
-        ))
-        .hint("require a key: --api-key '${KEY}', or \"keys\" in the file")
-        .hint("or allow clients without a key: --allow-unauthenticated"))
-    }
-}
-
-/// Lets in whom the command line lets in too.
-fn add_api_key(args: &GatewayArgs, plan: &mut Plan) -> CommandResult {
-    if args.stdio {
-        plan.access = Access::default();
-    } else if let Some(key) = &args.api_key {
-        let key = header::filled(key, |name: &str| std::env::var(name).ok())?;
-        // As good as what a file has for a key.
-        if KeyHash::is_weak(&key) {
-            let what = format!("--api-key has fewer than {MIN_KEY} characters");
-            return Err(CommandError::new(what).hint("make one with: switchboard key new"));
-        }
-        plan.access = std::mem::take(&mut plan.access).with_key(API_KEY, key.as_bytes());
-    }
-    Ok(())
-}
-
-/// The sites of a gateway, by place.
-struct ServedSites {
-    sites: Sites,
-    mount: Mount,
-    limits: Arc<Limits>,
-    /// Each with whether its clients share a server, which it cannot unlearn.
-    there: BTreeMap<Place, (Site, bool)>,
-}
-
-impl ServedSites {
-    fn new(web: &Web, limits: Arc<Limits>) -> Self {
-        let (sites, mount) = (web.sites.clone(), web.mount.clone());
-        Self { sites, mount, limits, there: BTreeMap::new() }
-    }
-
-    /// Keeps to what the arguments and the plan say about names, pages and bounds.
-    fn adjust(&mut self, args: &ServeArgs, plan: &Plan) -> CommandResult {
-        self.mount.change(args, &plan.bounds)?;
-        self.limits = Arc::new(plan.bounds.limits(&Limits::default()));
-        self.sites.guard(self.mount.guard());
-        Ok(())
-    }
-
-    /// Serves what the gateway offers. What is there stays, with its sessions;
-    /// sessions of what is not there any more end with their last answer.
-    fn follow(&mut self, gateway: &Gateway) {
-        let mut before = std::mem::take(&mut self.there);
-        let mut sites = Vec::new();
-        for Offered { place, backend, shared, light } in gateway.places() {
-            let site = match before.remove(&place) {
-                Some((site, same)) if same == shared => {
-                    site.adjust(self.mount.rules(&self.limits, light));
-                    site
-                }
-                other => {
-                    other.inspect(|(site, _)| site.close());
-                    let limits = Arc::clone(&self.limits);
-                    self.mount.site(place.clone(), Offer { backend, shared, limits }, light)
-                }
-            };
-            sites.push(site.clone());
-            self.there.insert(place, (site, shared));
-        }
-        self.sites.replace(sites);
-        for (site, _) in before.into_values() {
-            site.close();
-        }
-    }
-
-    /// Ends listens at servers that are others now, or of which something else is
-    /// seen, by all or by those who listen.
-    fn end_listens(&self, changes: &PlanChanges) {
-        let PlanChanges { changed, adjusted, regranted, .. } = changes;
-        for (place, (site, _)) in &self.there {
-            let Place::Server(server) = place else { continue };
-            let is_other = changed.contains(server) || adjusted.contains(server);
-            let is_meant = |who: &str| is_other || regranted.iter().any(|name| name == who);
-            site.end_listens_of(|who| is_meant(who.name()));
-        }
-    }
-}
-
 /// Sees all calls; sends spans if the environment says where to.
 fn start_monitor(fetch: &Fetch) -> Arc<CallMonitor> {
     let monitor = Arc::new(CallMonitor::default());
-    let wanted = otel::wanted(|name| std::env::var(name).ok());
+    let wanted = otel::wanted(target::variable);
     for complaint in wanted.complaints {
         tracing::warn!("{complaint}");
     }
@@ -325,7 +229,7 @@ fn start_monitor(fetch: &Fetch) -> Arc<CallMonitor> {
 }
 
 /// Whether we are well, whether a server is there, how everything stands, and what was counted.
-fn pages(fleet: &Arc<Fleet>, loaded: Arc<Mutex<Loaded>>) -> Vec<(String, SitePage)> {
+fn pages(fleet: &Arc<Fleet>, loaded: watch::Receiver<Loaded>) -> Vec<(String, SitePage)> {
     let (ready, all, counted) = (Arc::clone(fleet), Arc::clone(fleet), Arc::clone(fleet));
     let is_ready = move || {
         let states = ready.states();
@@ -333,7 +237,7 @@ fn pages(fleet: &Arc<Fleet>, loaded: Arc<Mutex<Loaded>>) -> Vec<(String, SitePag
     };
     let status = move |sites: &_| {
         let mut status = status::status(&all, sites);
-        let loaded = lock(&loaded);
+        let loaded = loaded.borrow();
         // The log has the rest: files are not for everybody to know.
         status["config"] = json!({"loaded": moment::text(loaded.at), "problems": loaded.problems});
         status.to_string()
@@ -353,11 +257,11 @@ const RELOAD: &str = "switchboard::command::serve::reload";
 /// Has the gateway do what the files say.
 struct Follow {
     args: GatewayArgs,
-    /// Whom the address lets in that is bound, whatever the files say now.
-    reach: Exposure,
+    /// The host that is bound, if other machines reach it; whatever the files say now.
+    exposed: Option<String>,
     gateway: Arc<Gateway>,
     watch: Watch,
-    loaded: Arc<Mutex<Loaded>>,
+    loaded: watch::Sender<Loaded>,
 }
 
 /// Which configuration is in force, for the page `/status`.
@@ -365,10 +269,6 @@ struct Loaded {
     at: SystemTime,
     /// Mistakes for which what the files say is not in force.
     problems: usize,
-}
-
-fn lock(loaded: &Mutex<Loaded>) -> MutexGuard<'_, Loaded> {
-    loaded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Follow {
@@ -388,11 +288,10 @@ impl Follow {
             }
         }
         let loaded = Loaded { at: SystemTime::now(), problems: reading.errors().count() };
-        let plan = gateway.plan();
-        let reach = Exposure::new(args, &plan);
+        let (plan, loaded) = (gateway.plan(), watch::Sender::new(loaded));
+        let exposed = exposed_host(args, &plan);
         let args = GatewayArgs { host: Some(host(args, &plan)), ..args.clone() };
-        let gateway = Arc::clone(gateway);
-        Ok(Self { args, reach, gateway, watch, loaded: Arc::new(Mutex::new(loaded)) })
+        Ok(Self { args, exposed, gateway: Arc::clone(gateway), watch, loaded })
     }
 
     /// Follows until what it returns is dropped; `sites` is what is served over HTTP.
@@ -402,11 +301,10 @@ impl Follow {
             loop {
                 let reading = self.watch.changed().await;
                 let problems = self.apply(reading, sites.as_mut());
-                let mut loaded = lock(&self.loaded);
-                loaded.problems = problems;
-                if problems == 0 {
-                    loaded.at = SystemTime::now();
-                }
+                self.loaded.send_modify(|loaded| {
+                    let at = if problems == 0 { SystemTime::now() } else { loaded.at };
+                    *loaded = Loaded { at, problems };
+                });
             }
         });
         following
@@ -424,18 +322,19 @@ impl Follow {
         }
         // The servers of before may still speak.
         log::hide(Secret::collect(&[&self.gateway.plan(), &reading.plan]));
-        let checked = check_plan(&self.args, &mut reading.plan, &self.reach);
+        let checked = check_plan(&self.args, &mut reading.plan, self.exposed.as_deref());
         let was_open = self.gateway.plan().access.is_open();
         let applied = checked.and_then(|()| Ok(self.gateway.apply(reading.plan)?));
         match applied {
             Ok(changes) => {
                 if let Some(sites) = sites {
                     let plan = self.gateway.plan();
-                    if let Err(failure) = sites.adjust(&serve_args(&self.args, &plan), &plan) {
+                    if let Err(failure) = sites.adjust(&serve_args(&self.args, &plan), &plan.bounds)
+                    {
                         // A plan with such a mistake is not followed.
                         tracing::error!(target: RELOAD, "{}", failure.line());
                     }
-                    sites.follow(&self.gateway);
+                    sites.show(self.gateway.places());
                     sites.end_listens(&changes);
                 }
                 tell_changes(&changes);

@@ -12,7 +12,7 @@ use switchboard_net::http::fetch::Fetch;
 use tokio::time::timeout;
 
 use super::client::{interrupted, other, until, usage};
-use crate::args::StatusArgs;
+use crate::args::{NetworkArgs, StatusArgs};
 use crate::exit::{CommandError, CommandResult, ExitStatus};
 use crate::output::{cell, counted, plain, table, write_line};
 use crate::signal::StopSignal;
@@ -55,18 +55,18 @@ struct StatusPage {
 
 impl StatusPage {
     fn new(args: &StatusArgs) -> CommandResult<Self> {
-        let variable = |name: &str| std::env::var(name).ok();
         let key = match &args.key {
-            Some(key) => Some(header::filled(key, variable)?),
-            None => variable("SWITCHBOARD_KEY").filter(|key| !key.is_empty()),
+            Some(key) => Some(header::filled(key)?),
+            None => target::variable("SWITCHBOARD_KEY").filter(|key| !key.is_empty()),
         };
-        let key = key.map(|key| {
-            let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
-                .map_err(|_| CommandError::new("the key has characters that no header may have"))?;
-            value.set_sensitive(true);
-            Ok::<_, CommandError>(value)
-        });
-        Ok(Self { url: page(&args.url)?, key: key.transpose()?, fetch: target::fetch_as_usual()? })
+        let key = key.map(|key| HeaderValue::from_str(&format!("Bearer {key}"))).transpose();
+        let mut key =
+            key.map_err(|_| CommandError::new("the key has characters that no header may have"))?;
+        if let Some(key) = &mut key {
+            key.set_sensitive(true);
+        }
+        let fetch = target::fetch(None, &NetworkArgs::default())?;
+        Ok(Self { url: page(&args.url)?, key, fetch })
     }
 
     async fn ask(&self) -> CommandResult<Value> {
@@ -147,20 +147,26 @@ fn text(status: &Value) -> String {
     let servers = status["servers"].as_object().into_iter().flatten();
     let rows: Vec<_> = servers
         .map(|(name, server)| {
-            let number = |key: &str| server[key].as_u64().map_or("-".to_owned(), |n| n.to_string());
-            let word = |key: &str| server[key].as_str().map_or("-".to_owned(), plain);
-            let state = match server["error"].as_str() {
-                Some(error) => format!("{} ({})", word("state"), plain(error)),
-                None => word("state"),
-            };
-            let numbers = ["tools", "calls", "children", "restarts"].map(number);
-            let words = [cell(&name.as_str().into()), state, word("era"), word("transport")];
-            words.into_iter().chain(numbers).collect()
+            let mut row = vec![cell(&name.as_str().into())];
+            let members = ["state", "era", "transport", "tools", "calls", "children", "restarts"];
+            row.extend(members.map(|key| shown(&server[key])));
+            if let Some(error) = server["error"].as_str() {
+                row[1] = format!("{} ({})", row[1], plain(error));
+            }
+            row
         })
         .collect();
     let servers = table(HEAD, &rows, "no servers");
     let parts = [Some(servers), session_rows(status), Some(session_summary(status))];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+}
+
+/// A word or a number; a dash if there is none.
+fn shown(value: &Value) -> String {
+    match value.as_u64().map_or_else(|| cell(value), |number| number.to_string()) {
+        none if none.is_empty() => "-".to_owned(),
+        word => word,
+    }
 }
 
 /// Sessions in the table: with some servers above they fit a screen.
@@ -186,22 +192,17 @@ fn session_rows(status: &Value) -> Option<String> {
 }
 
 fn session_row(session: &Value) -> Vec<String> {
-    let word = |key: &str| match cell(&session[key]) {
-        none if none.is_empty() => "-".to_owned(),
-        word => word,
-    };
-    let number = |key: &str| session[key].as_u64().map_or("-".to_owned(), |n| n.to_string());
+    let show = |key: &str| shown(&session[key]);
     let time = |key: &str| session[key].as_u64().map_or("-".to_owned(), elapsed);
     let client = match cell(&session["version"]) {
-        version if version.is_empty() => word("client"),
-        version => format!("{} {version}", word("client")),
+        version if version.is_empty() => show("client"),
+        version => format!("{} {version}", show("client")),
     };
-    let words = ["era", "revision", "transport", "path"].map(word);
-    [word("session"), word("principal"), client]
+    [show("session"), show("principal"), client]
         .into_iter()
-        .chain(words)
+        .chain(["era", "revision", "transport", "path"].map(show))
         .chain(["ageSeconds", "idleSeconds"].map(time))
-        .chain(["calls", "streams"].map(number))
+        .chain(["calls", "streams"].map(show))
         .collect()
 }
 

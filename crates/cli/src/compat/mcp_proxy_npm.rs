@@ -5,7 +5,7 @@ use super::table::{
     Conversion, DAY, FlagRow, ForeignTool, HOUR, Lookup, YEAR, any, bytes, one, seconds,
     seconds_or, shell, switch,
 };
-use super::{BridgeLine, BridgeServer, ParsedLine};
+use super::{BridgeLine, ParsedLine};
 use crate::exit::{CommandResult, wrong};
 
 pub(super) const TOOL: ForeignTool = ForeignTool {
@@ -81,26 +81,19 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
         let hint = "mcp-proxy --port 8080 -- node server.js";
         return wrong("no command to run", hint);
     }
-    let by_shell = given.is_on("--shell");
-    let words = if by_shell { shell(&words.join(" ")) } else { words.clone() };
-    let port = given.last("--port").unwrap_or("8080").to_owned();
-    let mut bridge = BridgeLine {
-        server: BridgeServer::Command(words),
-        port: Some(port),
-        ..BridgeLine::default()
-    };
+    let mut bridge = BridgeLine::default();
+    bridge.run(&if given.is_on("--shell") { shell(&words.join(" ")) } else { words.clone() });
+    bridge.port = Some(given.last("--port").unwrap_or("8080").to_owned());
     bridge.say("--host", given.last("--host").unwrap_or("::"));
-    bridge.words.push("--pass-environment".to_owned());
-    bridge.say("--children", "shared");
-    bridge.say("--health", "/ping=pong");
+    bridge.add(&["--pass-environment", "--children=shared", "--health=/ping=pong"]);
     // Web pages of every origin are let in there.
     bridge.say("--allow-origin", "*");
     paths(&mut bridge, given)?;
     numbers(&mut bridge, given)?;
-    if given.says("--modern") && !given.is_on("--modern") {
-        bridge.words.push("--legacy-only".to_owned());
+    if given.is_off("--modern") {
+        bridge.add(&["--legacy-only"]);
     }
-    if given.says("--eventStore") && !given.is_on("--eventStore") {
+    if given.is_off("--eventStore") {
         bridge.say("--history", "0");
     }
     Ok(bridge)
@@ -123,12 +116,8 @@ fn paths(bridge: &mut BridgeLine, given: &ParsedLine) -> CommandResult {
             return wrong(format!("{other:?} is no kind of server"), "use sse or stream");
         }
     }
-    if let Some(path) = sse {
-        bridge.say("--sse-path", path);
-    }
-    if let Some(path) = stream {
-        bridge.say("--path", path);
-    }
+    bridge.words.extend(sse.map(|path| format!("--sse-path={path}")));
+    bridge.words.extend(stream.map(|path| format!("--path={path}")));
     Ok(())
 }
 

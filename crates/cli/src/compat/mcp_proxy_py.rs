@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::table::Means::{self, Combined, Converted, Ignored, Ours, Refused, Words};
 use super::table::Needs::{Command, Port, Unnamed, Url};
 use super::table::{FlagRow, ForeignTool, Lookup, ORIGINS, Takes, any, one, switch, two};
-use super::{BridgeLine, BridgeServer, ParsedLine};
+use super::{BridgeLine, ParsedLine};
 use crate::exit::{CommandResult, wrong};
 
 pub(super) const TOOL: ForeignTool = ForeignTool {
@@ -78,7 +78,7 @@ fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> CommandResult<BridgeLine> 
     log_level(&mut bridge, given)?;
     let is_url = |word: &String| word.starts_with("http://") || word.starts_with("https://");
     if words.first().is_some_and(is_url) {
-        bridge.server = BridgeServer::Url(words.swap_remove(0));
+        bridge.server = vec![words.swap_remove(0)];
         towards_url(&mut bridge, given, lookup)?;
         return Ok(bridge);
     }
@@ -87,12 +87,11 @@ fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> CommandResult<BridgeLine> 
         let hint = "mcp-proxy --port 8080 -- some-server --flag";
         return wrong("no server: give a command, a URL or --named-server", hint);
     }
-    bridge.server =
-        if words.is_empty() { BridgeServer::None } else { BridgeServer::Command(words) };
+    if !words.is_empty() {
+        bridge.run(&words);
+    }
     bridge.port = Some(given.last("--port").unwrap_or("0").to_owned());
-    bridge.say("--children", "shared");
-    bridge.say("--message-path", "/messages/");
-    bridge.say("--status", "/status");
+    bridge.add(&["--children=shared", "--message-path=/messages/", "--status=/status"]);
     // A file is the only source of names where there is one.
     if !given.says("--named-server-config") {
         for pair in given.all("--named-server") {
@@ -106,16 +105,13 @@ fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> CommandResult<BridgeLine> 
 }
 
 fn towards_url(bridge: &mut BridgeLine, given: &ParsedLine, lookup: Lookup<'_>) -> CommandResult {
-    bridge.say(
-        "--transport",
-        match given.last("--transport") {
-            None | Some("sse") => "sse-only",
-            Some("streamablehttp") => "http-only",
-            Some(other) => {
-                return wrong(format!("{other:?} is no transport"), "use sse or streamablehttp");
-            }
-        },
-    );
+    match given.last("--transport") {
+        None | Some("sse") => bridge.say("--transport", "sse-only"),
+        Some("streamablehttp") => bridge.say("--transport", "http-only"),
+        Some(other) => {
+            return wrong(format!("{other:?} is no transport"), "use sse or streamablehttp");
+        }
+    }
     match given.last("--verify-ssl").map(str::to_ascii_lowercase).as_deref() {
         _ if given.is_on("--no-verify-ssl") => bridge.notes.push(VERIFIED.to_owned()),
         None | Some("1" | "true" | "yes" | "on") => {}
@@ -145,19 +141,15 @@ fn towards_url(bridge: &mut BridgeLine, given: &ParsedLine, lookup: Lookup<'_>) 
 fn log_level(bridge: &mut BridgeLine, given: &ParsedLine) -> CommandResult {
     let level = if given.is_on("--debug") { Some("DEBUG") } else { given.last("--log-level") };
     let Some(level) = level else { return Ok(()) };
-    bridge.say(
-        "--log-level",
-        match level.to_ascii_uppercase().as_str() {
-            "DEBUG" => "debug",
-            "INFO" => "info",
-            "WARNING" => "warn",
-            "ERROR" | "CRITICAL" => "error",
-            _ => {
-                let hint = "use DEBUG, INFO, WARNING, ERROR or CRITICAL";
-                return wrong(format!("{level:?} is no level"), hint);
-            }
-        },
-    );
+    match level.to_ascii_uppercase().as_str() {
+        level @ ("DEBUG" | "INFO" | "ERROR") => bridge.say("--log-level", level.to_lowercase()),
+        "WARNING" => bridge.say("--log-level", "warn"),
+        "CRITICAL" => bridge.say("--log-level", "error"),
+        _ => {
+            let hint = "use DEBUG, INFO, WARNING, ERROR or CRITICAL";
+            return wrong(format!("{level:?} is no level"), hint);
+        }
+    }
     Ok(())
 }
 

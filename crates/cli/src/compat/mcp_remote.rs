@@ -4,8 +4,9 @@ use switchboard_net::upstream::Strategy;
 
 use super::table::Means::{self, Combined, Converted, Ignored, NoEffect, Ours, Words};
 use super::table::{DAY, FlagRow, ForeignTool, HOUR, Lookup, one, switch, whole};
-use super::{BridgeLine, BridgeServer, ParsedLine};
+use super::{BridgeLine, ParsedLine};
 use crate::exit::{CommandResult, wrong};
+use crate::serve::is_local;
 
 pub(super) const TOOL: ForeignTool = ForeignTool {
     name: "mcp-remote",
@@ -90,9 +91,9 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     {
         return wrong(error.to_string(), SEE_HELP);
     }
-    let mut bridge = BridgeLine { server: BridgeServer::Url(url.clone()), ..BridgeLine::default() };
+    let mut bridge = BridgeLine { server: vec![url.clone()], ..BridgeLine::default() };
     if !given.is_on("--enable-proxy") {
-        bridge.words.push("--direct".to_owned());
+        bridge.add(&["--direct"]);
     }
     if let Some(value) = given.last("--ping-interval") {
         match interval(DAY, &[value.to_owned()]) {
@@ -102,10 +103,10 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     } else if given.is_on("--keep-alive") {
         bridge.say("--ping", "30");
     }
-    match (given.is_on("--debug"), given.is_on("--silent")) {
-        (true, _) => bridge.say("--log-level", "debug"),
-        (false, true) => bridge.say("--log-level", "off"),
-        (false, false) => {}
+    if given.is_on("--debug") {
+        bridge.say("--log-level", "debug");
+    } else if given.is_on("--silent") {
+        bridge.say("--log-level", "off");
     }
     match &given.operands[1..] {
         [] => {}
@@ -122,9 +123,5 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
 fn is_exposed(url: &str) -> bool {
     let url: Option<http::Uri> = url.parse().ok();
     let plain = url.filter(|url| url.scheme_str() == Some("http"));
-    plain.is_some_and(|url| {
-        let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
-        let is_local = host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
-        !is_local && !host.eq_ignore_ascii_case("localhost")
-    })
+    plain.is_some_and(|url| !is_local(url.host().unwrap_or_default()))
 }

@@ -11,7 +11,7 @@ use super::table::Needs::{Port, Url};
 use super::table::{
     FlagRow, ForeignTool, Lookup, ORIGINS, YEAR, any, one, seconds, shell, switch, wants_shell,
 };
-use super::{BridgeLine, BridgeServer, ParsedLine};
+use super::{BridgeLine, ParsedLine};
 use crate::exit::{CommandResult, wrong};
 
 pub(super) const TOOL: ForeignTool = ForeignTool {
@@ -86,18 +86,19 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     };
     let source = given.last(input).unwrap_or_default();
     let mut bridge = BridgeLine::default();
-    if input == "--stdio" {
-        bridge.words.push("--pass-environment".to_owned());
-        bridge.server = if wants_shell(source) {
-            BridgeServer::Command(shell(source))
-        } else {
-            BridgeServer::Line(source.to_owned())
-        };
-    } else {
-        bridge.say("--transport", if input == "--sse" { "sse-only" } else { "http-only" });
-        bridge.server = BridgeServer::Url(source.to_owned());
+    match input {
+        "--sse" => bridge.say("--transport", "sse-only"),
+        "--streamableHttp" => bridge.say("--transport", "http-only"),
+        _ => bridge.add(&["--pass-environment"]),
     }
-    let usual = if input == "--stdio" { "sse" } else { "stdio" };
+    let (server, usual) = match input {
+        "--stdio" => (format!("--stdio={source}"), "sse"),
+        _ => (source.to_owned(), "stdio"),
+    };
+    bridge.server = vec![server];
+    if input == "--stdio" && wants_shell(source) {
+        bridge.run(&shell(source));
+    }
     output(&mut bridge, given, given.last("--outputTransport").unwrap_or(usual))?;
     headers(&mut bridge, given);
     for word in given.operands.iter().chain(&given.command) {
@@ -112,7 +113,7 @@ fn output(bridge: &mut BridgeLine, given: &ParsedLine, transport: &str) -> Comma
     }
     bridge.port = Some(given.last("--port").unwrap_or("8000").to_owned());
     bridge.say("--host", given.last("--host").unwrap_or("::"));
-    bridge.words.push("--end-with-stdin".to_owned());
+    bridge.add(&["--end-with-stdin"]);
     let is_streamable = transport == "streamableHttp";
     if given.is_on("--stateful") && !is_streamable {
         bridge.notes.push(format!("--stateful has no effect here: {STREAMABLE}"));
@@ -122,20 +123,12 @@ fn output(bridge: &mut BridgeLine, given: &ParsedLine, transport: &str) -> Comma
         let why = "without --stateful";
         bridge.notes.push(format!("--protocolVersion has no effect here: {STREAMABLE} {why}"));
     }
-    let message_path = given.last("--messagePath").unwrap_or("/message");
+    let path = if transport == "ws" { "--ws-path" } else { "--message-path" };
     match transport {
-        "ws" => {
-            bridge.say("--serve", "ws");
-            bridge.say("--ws-path", message_path);
-            bridge.say("--children", "shared");
-        }
-        "sse" => {
-            bridge.say("--message-path", message_path);
-            bridge.say("--children", "shared");
-        }
-        "streamableHttp" if given.is_on("--stateful") => bridge.say("--message-path", message_path),
+        "ws" => bridge.add(&["--serve=ws", "--children=shared"]),
+        "sse" => bridge.add(&["--children=shared"]),
+        "streamableHttp" if given.is_on("--stateful") => {}
         "streamableHttp" => {
-            bridge.say("--message-path", message_path);
             let version = given.last("--protocolVersion");
             bridge.say("--stateless", version.unwrap_or(Revision::ALL[0].as_str()));
         }
@@ -144,6 +137,7 @@ fn output(bridge: &mut BridgeLine, given: &ParsedLine, transport: &str) -> Comma
             return wrong(format!("{other:?} is no output transport"), hint);
         }
     }
+    bridge.say(path, given.last("--messagePath").unwrap_or("/message"));
     Ok(())
 }
 
@@ -151,22 +145,16 @@ const STREAMABLE: &str = "it is for --outputTransport streamableHttp";
 
 /// Towards a URL they are for its requests, else for our answers.
 fn headers(bridge: &mut BridgeLine, given: &ParsedLine) {
-    let flag = match (&bridge.server, &bridge.port) {
-        (BridgeServer::Url(_), _) => "--header",
-        (_, Some(_)) => "--response-header",
-        (_, None) => {
-            if given.says("--header") {
-                bridge
-                    .notes
-                    .push("--header has no effect here: nothing is sent by HTTP".to_owned());
-            }
-            return;
+    let flag = if bridge.is_for_url() { "--header" } else { "--response-header" };
+    if !bridge.is_for_url() && bridge.port.is_none() {
+        if given.says("--header") {
+            let note = "--header has no effect here: nothing is sent by HTTP";
+            bridge.notes.push(note.to_owned());
         }
-    };
-    for header in given.all("--header").flatten() {
-        bridge.say(flag, header);
+        return;
     }
-    if let (Some(token), BridgeServer::Url(_)) = (given.last("--oauth2Bearer"), &bridge.server) {
+    given.all("--header").flatten().for_each(|header| bridge.say(flag, header));
+    if let Some(token) = given.last("--oauth2Bearer").filter(|_| bridge.is_for_url()) {
         bridge.say("--header", format!("Authorization: Bearer {token}"));
     }
 }

@@ -184,38 +184,29 @@ pub(super) fn help_text(tool: &ForeignTool) -> String {
         tool.name, tool.origin, tool.usage
     );
     for row in tool.rows {
-        let flag = spelt_flag(row);
-        let gap = if flag.len() < FLAG_COLUMN { "" } else { "\n" };
+        let value = match row.takes {
+            Takes::Nothing => "",
+            Takes::One => " VALUE",
+            Takes::Maybe => " [VALUE]",
+            Takes::Two => " NAME VALUE",
+            Takes::Any => " [VALUE]...",
+        };
+        let alias = row.alias.map(|alias| format!(", {alias}")).unwrap_or_default();
+        let flag = format!("{}{alias}{value}", row.flag);
+        let meaning = match row.means {
+            Means::Ours(flag) | Means::Converted(flag, _) => format!("= bridge {flag}"),
+            Means::Words(words) => format!("= bridge {}", words.join(" ")),
+            Means::Combined(words) => format!("= {words}"),
+            Means::NoEffect(why) => format!("no effect: {why}"),
+            Means::Ignored(why) => format!("ignored: {why}"),
+            Means::Refused(why) => format!("refused: {why}"),
+        };
+        let (gap, pad) = (if flag.len() < FLAG_COLUMN { "" } else { "\n" }, FLAG_COLUMN + 2);
         // Writing to a string does not fail.
-        _ = writeln!(text, "  {flag:FLAG_COLUMN$}{gap}{}", row.help);
-        let pad = " ".repeat(FLAG_COLUMN + 2);
-        _ = writeln!(text, "{pad}{}", flag_meaning(row));
+        _ = writeln!(text, "  {flag:FLAG_COLUMN$}{gap}{}\n{:pad$}{meaning}", row.help, "");
     }
     text.push_str("\nThe flags of switchboard bridge work too; see switchboard bridge --help.\n");
     text
-}
-
-fn spelt_flag(row: &FlagRow) -> String {
-    let value = match row.takes {
-        Takes::Nothing => "",
-        Takes::One => " VALUE",
-        Takes::Maybe => " [VALUE]",
-        Takes::Two => " NAME VALUE",
-        Takes::Any => " [VALUE]...",
-    };
-    let alias = row.alias.map(|alias| format!(", {alias}")).unwrap_or_default();
-    format!("{}{alias}{value}", row.flag)
-}
-
-fn flag_meaning(row: &FlagRow) -> String {
-    match row.means {
-        Means::Ours(flag) | Means::Converted(flag, _) => format!("= bridge {flag}"),
-        Means::Words(words) => format!("= bridge {}", words.join(" ")),
-        Means::Combined(words) => format!("= {words}"),
-        Means::NoEffect(why) => format!("no effect: {why}"),
-        Means::Ignored(why) => format!("ignored: {why}"),
-        Means::Refused(why) => format!("refused: {why}"),
-    }
 }
 
 /// Our longest waits, in seconds.

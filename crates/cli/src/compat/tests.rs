@@ -14,7 +14,7 @@ fn words(line: &str) -> Vec<String> {
 #[track_caller]
 fn ours(line: &str) -> String {
     match understand(words(line), &nothing) {
-        CommandLine::Theirs { words, .. } => words[2..].join(" "),
+        Ok(CommandLine::Theirs { words, .. }) => words[2..].join(" "),
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -22,7 +22,7 @@ fn ours(line: &str) -> String {
 #[track_caller]
 fn notes(line: &str) -> Vec<String> {
     match understand(words(line), &nothing) {
-        CommandLine::Theirs { notes, .. } => notes,
+        Ok(CommandLine::Theirs { notes, .. }) => notes,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -36,7 +36,7 @@ fn a_line_is_theirs_by_name_by_word_or_by_flag() {
     assert_eq!(ours("sb -y mcp-remote@latest https://a.example/mcp"), remote);
     assert_eq!(ours("sb https://a.example/mcp --allow-http"), remote);
     assert_eq!(ours("sb bridge https://a.example/mcp --allow-http"), remote);
-    let gateway = "--pass-environment --host=:: --end-with-stdin --message-path=/message --children=shared \
+    let gateway = "--pass-environment --host=:: --end-with-stdin --children=shared --message-path=/message \
                    --health=/h --port=8000 --stdio=node server.js";
     assert_eq!(ours("sb --stdio node_server.js --healthEndpoint /h"), gateway);
     assert_eq!(ours("sb bridge --stdio node_server.js --health-endpoint /h"), gateway);
@@ -66,7 +66,7 @@ fn a_line_of_ours_stays_as_it_is() {
         "sb bridge -- node server.js --healthEndpoint /h",
         "sb tools https://a.example/mcp",
     ] {
-        assert_eq!(understand(words(line), &nothing), CommandLine::Ours(words(line)), "{line}");
+        assert_eq!(understand(words(line), &nothing), Ok(CommandLine::Ours(words(line))), "{line}");
     }
 }
 
@@ -96,7 +96,7 @@ fn defaults_are_theirs() {
     assert_eq!(ours("mcp-proxy http://a.example/sse"), "--transport=sse-only http://a.example/sse");
     assert_eq!(
         ours("supergateway --stdio cd_/tmp_&&_node --outputTransport streamableHttp"),
-        "--pass-environment --host=:: --end-with-stdin --message-path=/message --stateless=2024-11-05 \
+        "--pass-environment --host=:: --end-with-stdin --stateless=2024-11-05 --message-path=/message \
          --port=8000 -- sh -c cd /tmp && node"
     );
     assert_eq!(
@@ -169,7 +169,7 @@ fn times_are_as_long_as_they_say_or_as_long_as_we_wait() {
 fn a_switch_in_a_variable_is_on_only_if_it_says_so() {
     let with = |value: &'static str| {
         let env = move |name: &str| (name == "MCP_PROXY_STATELESS").then(|| value.to_owned());
-        let CommandLine::Theirs { words, .. } = understand(words("mcp-proxy-npm node"), &env)
+        let Ok(CommandLine::Theirs { words, .. }) = understand(words("mcp-proxy-npm node"), &env)
         else {
             panic!("not theirs");
         };
@@ -199,7 +199,7 @@ fn nonsense_is_refused_with_a_hint() {
         ("mcp-remote https://a.example/ --ping-interval 0", "--ping-interval 0"),
     ] {
         match understand(words(line), &nothing) {
-            CommandLine::Wrong(failure) => {
+            Err(failure) => {
                 let text = failure.to_string();
                 let (error, hint) = text.split_once("\nhint: ").unwrap();
                 assert!(error.contains(what), "{line}: {error}");
@@ -216,14 +216,17 @@ fn values_and_switches_are_read_as_they_read_them() {
     let ours_ = ours(line);
     assert!(ours_.contains("--allow-origin=*") && ours_.contains("--health=/b"), "{ours_}");
     let env = |name: &str| (name == "MCP_PROXY_API_KEY").then(|| "k".to_owned());
-    let CommandLine::Theirs { words, .. } = understand(words("mcp-proxy-npm node"), &env) else {
+    let Ok(CommandLine::Theirs { words, .. }) = understand(words("mcp-proxy-npm node"), &env)
+    else {
         panic!("not theirs");
     };
     assert!(words.contains(&"--api-key=k".to_owned()), "{words:?}");
     let token = |name: &str| (name == "API_ACCESS_TOKEN").then(|| "t".to_owned());
     let line = "mcp-proxy -H Authorization mine --username a --password b https://a.example/sse";
     let line = line.split(' ').map(str::to_owned).collect();
-    let CommandLine::Theirs { words, .. } = understand(line, &token) else { panic!("not theirs") };
+    let Ok(CommandLine::Theirs { words, .. }) = understand(line, &token) else {
+        panic!("not theirs")
+    };
     let headers: Vec<_> = words.into_iter().filter(|word| word.starts_with("--header=")).collect();
     let expected = ["mine", "Bearer ${API_ACCESS_TOKEN}", "Basic YTpi"];
     assert_eq!(headers, expected.map(|value| format!("--header=Authorization: {value}")));

@@ -2,6 +2,8 @@
 //! and one for each rule of the protocol.
 
 use std::future::ready;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
@@ -57,9 +59,10 @@ async fn pause() {
 }
 
 fn everyday_tools(touched: &Touched) -> Vec<Tool> {
-    let touched = touched.clone();
+    let touched = Arc::clone(touched);
+    let everyday = |name, description| tool("everyday", name, description);
     vec![
-        tool("everyday", "echo", "Says what you say")
+        everyday("echo", "Says what you say")
             .annotations(json!({"readOnlyHint": true}))
             .input_schema(&json!({
                 "type": "object",
@@ -67,7 +70,7 @@ fn everyday_tools(touched: &Touched) -> Vec<Tool> {
                 "required": ["message"],
             }))
             .run(async |args, _| text(&args, "message")),
-        tool("everyday", "add", "Adds two numbers")
+        everyday("add", "Adds two numbers")
             .annotations(json!({"readOnlyHint": true}))
             .input_schema(&object(&[("a", "number"), ("b", "number")]))
             .output_schema(&object(&[("sum", "number")]))
@@ -80,19 +83,15 @@ fn everyday_tools(touched: &Touched) -> Vec<Tool> {
                 };
                 ToolResult::text(sum.to_string()).with_structured(json!({"sum": sum}))
             }),
-        tool("everyday", "time", "Tells the time here, in UTC")
+        everyday("time", "Tells the time here, in UTC")
             .run(async |_, _| moment::text(SystemTime::now())),
-        tool(
-            "everyday",
-            "touch",
-            "Changes the resource test://watched-resource; who watches it is told",
-        )
-        .nature(Nature { safety: "write", idempotent: false, ..NATURE })
-        .run(move |_, cx| {
-            let times = touched.touch();
-            cx.server().resource_updated(WATCHED);
-            ready(format!("Touched {times} times"))
-        }),
+        everyday("touch", "Changes the resource test://watched-resource; who watches it is told")
+            .nature(Nature { safety: "write", idempotent: false, ..NATURE })
+            .run(move |_, cx| {
+                let times = touched.fetch_add(1, Ordering::Relaxed) + 1;
+                cx.server().resource_updated(WATCHED);
+                ready(format!("Touched {times} times"))
+            }),
     ]
 }
 
@@ -127,19 +126,17 @@ fn content_tools() -> Vec<Tool> {
             ToolResult::error("This tool intentionally returns an error for testing")
         }),
         content("test_tool_with_progress", "Reports its progress").run(async |_, cx| {
-            cx.progress(0.0, Some(100.0), Some("Begun"));
-            pause().await;
-            cx.progress(50.0, Some(100.0), Some("Half way"));
-            pause().await;
-            cx.progress(100.0, Some(100.0), Some("Done"));
+            for (done, words) in [(0.0, "Begun"), (50.0, "Half way"), (100.0, "Done")] {
+                cx.progress(done, Some(100.0), Some(words));
+                pause().await;
+            }
             "Reported its progress"
         }),
         content("test_tool_with_logging", "Sends log records").run(async |_, cx| {
-            cx.log(Level::Info, Some("demo"), "Tool execution started");
-            pause().await;
-            cx.log(Level::Info, Some("demo"), "Tool processing data");
-            pause().await;
-            cx.log(Level::Info, Some("demo"), "Tool execution completed");
+            for doing in ["execution started", "processing data", "execution completed"] {
+                cx.log(Level::Info, Some("demo"), format!("Tool {doing}"));
+                pause().await;
+            }
             "Sent three log records"
         }),
     ]
@@ -204,29 +201,29 @@ async fn ask_form(cx: Context, message: &str, form: Value) -> Result<String, Err
 }
 
 fn question_tools() -> Vec<Tool> {
+    let asking = |name, description| tool("questions", name, description);
     let prompt = object(&[("prompt", "string")]);
     let page = "Asks the person at the client to visit a page";
     let with_tools = "Asks the client's model, and gives it a tool to use";
     vec![
-        tool("questions", "test_sampling", "Asks the client's model").input_schema(&prompt).run(
+        asking("test_sampling", "Asks the client's model").input_schema(&prompt).run(
             async |args, cx| {
                 let answer = cx.sample(question(&text(&args, "prompt"))).await?;
                 let said = answer["content"]["text"].as_str().unwrap_or("nothing that is a text");
                 Ok::<_, Error>(format!("LLM response: {said}"))
             },
         ),
-        tool("questions", "test_sampling_with_tools", with_tools).input_schema(&prompt).run(
+        asking("test_sampling_with_tools", with_tools).input_schema(&prompt).run(
             async |args, cx| {
                 let mut params = question(&text(&args, "prompt"));
-                let schema = object(&[("city", "string")]);
-                let about = "Tells the weather";
-                params["tools"] =
-                    json!([{"name": "weather", "description": about, "inputSchema": schema}]);
+                let (about, schema) = ("Tells the weather", object(&[("city", "string")]));
+                let tool = json!({"name": "weather", "description": about, "inputSchema": schema});
+                params["tools"] = json!([tool]);
                 let answer = cx.sample(params).await?;
                 Ok::<_, Error>(format!("LLM response: {}", answer["content"]))
             },
         ),
-        tool("questions", "test_elicitation", "Asks the person at the client")
+        asking("test_elicitation", "Asks the person at the client")
             .input_schema(&object(&[("message", "string")]))
             .run(async |args, cx| {
                 // Not required: the suites answer with members of their own.
@@ -234,7 +231,7 @@ fn question_tools() -> Vec<Tool> {
                     json!({"type": "object", "properties": {"response": {"type": "string"}}});
                 ask_form(cx, &text(&args, "message"), form).await
             }),
-        tool("questions", "test_url_elicitation", page).run(async |_, cx| {
+        asking("test_url_elicitation", page).run(async |_, cx| {
             let page = VisitPage::new("Please read this page", "https://modelcontextprotocol.io/")?;
             Ok::<_, Error>(match cx.visit(&page).await? {
                 Elicited::Accept(_) => {
@@ -258,23 +255,15 @@ fn filled_form() -> Tool {
             "name": {"type": "string", "description": "Your name", "default": "John Doe"},
             "age": {"type": "integer", "description": "Your age", "default": 30},
             "score": {"type": "number", "description": "Your score", "default": 95.5},
-            "status": {
-                "type": "string",
-                "description": "How you are",
-                "enum": ["active", "inactive", "pending"],
-                "default": "active",
-            },
+            "status": {"type": "string", "description": "How you are", "default": "active",
+                "enum": ["active", "inactive", "pending"]},
             "verified": {"type": "boolean", "description": "Is it so?", "default": true},
         },
         "required": [],
     });
     let about = "Asks with a form that is filled in already";
-    form_tool(
-        "test_elicitation_sep1034_defaults",
-        about,
-        "Please look through what is filled in",
-        form,
-    )
+    let message = "Please look through what is filled in";
+    form_tool("test_elicitation_sep1034_defaults", about, message, form)
 }
 
 fn form_of_choices() -> Tool {
@@ -393,6 +382,7 @@ const LONGEST: f64 = 600.0;
 
 fn task_tools() -> Vec<Tool> {
     let task = |name, description| tool("tasks", name, description).tasks(TaskSupport::Optional);
+    let protocol_error = "Ends with an error of the protocol; as a task if you can handle that";
     vec![
         tool("tasks", "greet", "Greets you; never as a task")
             .input_schema(&object(&[("name", "string")]))
@@ -419,11 +409,7 @@ fn task_tools() -> Vec<Tool> {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 ToolResult::error("The job failed, as it always does")
             }),
-        task(
-            "protocol_error_job",
-            "Ends with an error of the protocol; as a task if you can handle that",
-        )
-        .run(async |_, _| {
+        task("protocol_error_job", protocol_error).run(async |_, _| {
             Err::<ToolResult, _>(Error::internal("The job broke, as it always does"))
         }),
         task("confirm_delete", "Asks before it deletes (nothing is deleted)")
@@ -454,10 +440,10 @@ fn task_tools() -> Vec<Tool> {
 }
 
 fn protocol_tools() -> Vec<Tool> {
-    let protocol = |name, description| tool("protocol", name, description);
+    let protocol = |name, about| tool("protocol", &format!("test_{name}"), about);
     let reconnection = "Hangs up before it answers; the client comes back for the answer";
     vec![
-        protocol("test_missing_capability", "Refuses clients that do not declare sampling").run(
+        protocol("missing_capability", "Refuses clients that do not declare sampling").run(
             async |_, cx| {
                 if cx.client_capabilities()["sampling"].is_object() {
                     return Ok("You declare sampling");
@@ -465,15 +451,13 @@ fn protocol_tools() -> Vec<Tool> {
                 Err(Error::missing_capability(&json!({"sampling": {}}), cx.era()))
             },
         ),
-        protocol("test_streaming_elicitation", "Reports its progress, then asks").run(
-            async |_, cx| {
-                cx.progress(1.0, Some(2.0), Some("About to ask"));
-                let answer = ask_name(&cx, "user_name").await?;
-                cx.progress(2.0, Some(2.0), None);
-                Ok::<_, Error>(format!("You said {}", answer["content"]))
-            },
-        ),
-        protocol("test_logging_tool", "Sends log records to clients that want them").run(
+        protocol("streaming_elicitation", "Reports its progress, then asks").run(async |_, cx| {
+            cx.progress(1.0, Some(2.0), Some("About to ask"));
+            let answer = ask_name(&cx, "user_name").await?;
+            cx.progress(2.0, Some(2.0), None);
+            Ok::<_, Error>(format!("You said {}", answer["content"]))
+        }),
+        protocol("logging_tool", "Sends log records to clients that want them").run(
             async |_, cx| {
                 for level in [Level::Debug, Level::Info, Level::Warning, Level::Error] {
                     cx.log(level, Some("demo"), format!("A record of level {level}"));
@@ -482,20 +466,20 @@ fn protocol_tools() -> Vec<Tool> {
                 "Logged at four levels"
             },
         ),
-        protocol("test_reconnection", reconnection).run(async |_, cx| {
+        protocol("reconnection", reconnection).run(async |_, cx| {
             cx.hang_up();
             // On a pipe there is nothing to hang up; whoever stands in between
             // needs some time to do it.
             tokio::time::sleep(Duration::from_millis(1500)).await;
             "You came back"
         }),
-        protocol("test_trigger_tool_change", "Says that the list of tools has changed").run(
+        protocol("trigger_tool_change", "Says that the list of tools has changed").run(
             async |_, cx| {
                 cx.server().tools_changed();
                 "Said so"
             },
         ),
-        protocol("test_trigger_prompt_change", "Says that the list of prompts has changed").run(
+        protocol("trigger_prompt_change", "Says that the list of prompts has changed").run(
             async |_, cx| {
                 cx.server().prompts_changed();
                 "Said so"

@@ -61,15 +61,12 @@ fn answers_the_greeting(evidence: &Evidence, found: &mut Findings) {
     match evidence.outcome(method::INITIALIZE) {
         None => is_modern_as_wanted(evidence, found),
         Some(RequestResult::Silence) => {
-            let remedy = match evidence.transport {
-                Some(VisitedTransport::Stdio) => {
-                    "is it an MCP server on stdio? Does it flush stdout after each line? A slow \
-                     start needs more patience: --timeout SECONDS"
-                }
-                _ => {
-                    "is something in front of it that holds responses back? More patience: \
-                     --timeout SECONDS"
-                }
+            let remedy = if evidence.transport == Some(VisitedTransport::Stdio) {
+                "is it an MCP server on stdio? Does it flush stdout after each line? A slow start \
+                 needs more patience: --timeout SECONDS"
+            } else {
+                "is something in front of it that holds responses back? More patience: --timeout \
+                 SECONDS"
             };
             let what = "the server does not answer initialize";
             found.add(Error, "greeting.silence", "LIF-1", what, remedy);
@@ -195,17 +192,12 @@ fn answers_in_jsonrpc(evidence: &Evidence, found: &mut Findings) {
 }
 
 fn says_only_what_it_may(evidence: &Evidence, found: &mut Findings) {
-    if let Some(id) = evidence.heard.unasked.first() {
+    if let Some(id) = &evidence.heard.unasked {
         let what = format!("the server answers a request with the id {id}, which nobody made");
-        found.add(
-            Error,
-            "message.unasked",
-            "MSG-3",
-            what,
-            "answer each request once, and nothing else",
-        );
+        let remedy = "answer each request once, and nothing else";
+        found.add(Error, "message.unasked", "MSG-3", what, remedy);
     }
-    let Some(method) = evidence.heard.asked.first() else { return };
+    let Some(method) = &evidence.heard.asked else { return };
     let (rule, what) = match evidence.era {
         Some(Era::Modern) => ("MOD-1", format!("the server sends a request ({method})")),
         _ => ("LIF-3", format!("the server asks for {method}, which this client does not offer")),
@@ -344,13 +336,8 @@ fn tools_have_usable_names(evidence: &Evidence, found: &mut Findings) {
             found.add(Warning, "tool.name-long", "", what, remedy);
         } else {
             let what = format!("the name of tool {name:?} has characters that clients refuse");
-            found.add(
-                Warning,
-                "tool.name-characters",
-                "",
-                what,
-                "use letters, digits, _ and - only",
-            );
+            let remedy = "use letters, digits, _ and - only";
+            found.add(Warning, "tool.name-characters", "", what, remedy);
         }
     }
 }
@@ -413,7 +400,7 @@ fn names_are_unique(evidence: &Evidence, found: &mut Findings) {
 fn tools_are_described(evidence: &Evidence, found: &mut Findings) {
     let is_bare = |tool: &&Value| tool["description"].as_str().unwrap_or_default().is_empty();
     let bare: Vec<_> = tools(evidence).filter(is_bare).map(name).collect();
-    let some = bare.iter().take(FEW).copied().collect::<Vec<_>>().join(", ");
+    let some = bare[..bare.len().min(FEW)].join(", ");
     let what = match bare.len() {
         0 => return,
         1 => format!("a tool is without a description: {some}"),

@@ -137,6 +137,11 @@ impl Facts {
         kind.trim().to_ascii_lowercase()
     }
 
+    /// What it says that it is, or `none`.
+    pub(crate) fn kind_or<'a>(&'a self, none: &'a str) -> &'a str {
+        if self.content_type.is_empty() { none } else { &self.content_type }
+    }
+
     pub(crate) fn is_stream(&self) -> bool {
         self.media_type() == "text/event-stream"
     }
@@ -205,32 +210,20 @@ pub(crate) enum Trial {
 pub(crate) struct Heard {
     /// What is no message.
     pub(crate) strays: Vec<String>,
-    /// Methods of requests that the server made.
-    pub(crate) asked: Vec<String>,
-    /// Answers to nothing we asked.
-    pub(crate) unasked: Vec<Value>,
+    /// The method of the first request that the server made.
+    pub(crate) asked: Option<String>,
+    /// The id of the first answer to nothing we asked.
+    pub(crate) unasked: Option<Value>,
 }
 
-/// Of each kind.
+/// Strays that are kept.
 const FEW: usize = 10;
 
 impl Heard {
     pub(crate) fn stray(&mut self, text: &str) {
-        push_few(&mut self.strays, text.chars().take(100).collect());
-    }
-
-    pub(crate) fn asked(&mut self, method: &str) {
-        push_few(&mut self.asked, method.to_owned());
-    }
-
-    pub(crate) fn unasked(&mut self, id: &Value) {
-        push_few(&mut self.unasked, id.clone());
-    }
-}
-
-fn push_few<T>(list: &mut Vec<T>, item: T) {
-    if list.len() < FEW {
-        list.push(item);
+        if self.strays.len() < FEW {
+            self.strays.push(text.chars().take(100).collect());
+        }
     }
 }
 

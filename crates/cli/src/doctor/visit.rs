@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderValue, Method, Uri, header};
 use serde_json::{Value, json};
+use switchboard_net::http::fetch::{is_same_origin, resolve};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 use switchboard_proto::client::probe::{self, Verdict};
@@ -22,7 +23,7 @@ use super::evidence::{
 };
 use super::wire::{ChildPipe, DoctorConnection, Endpoint, STREAM, SseEndpoint, VisitedEndpoint};
 use super::with_cause;
-use crate::target::{NamedServer, environment};
+use crate::target::environment;
 
 /// How to visit.
 #[derive(Clone, Copy, Debug)]
@@ -37,21 +38,13 @@ pub(crate) struct VisitOptions {
 const PROBE: Duration = Duration::from_secs(5);
 
 /// Visits a server.
-pub(crate) async fn visit(server: NamedServer, options: VisitOptions) -> Evidence {
-    let mut evidence = Evidence::default();
-    match (server.target, server.fetch) {
-        (Target::Command(command), _) => {
-            evidence.target = command.name.clone();
-            visit_command(&command, options, &mut evidence).await;
-        }
+pub(crate) async fn visit(server: &ServerTarget, options: VisitOptions) -> Evidence {
+    // The name leaves out what may be secret in a URL, the wire needs it.
+    let mut evidence = Evidence { target: server.name(), ..Evidence::default() };
+    match (server.target().clone(), server.fetch().cloned()) {
+        (Target::Command(command), _) => visit_command(&command, options, &mut evidence).await,
         (Target::Url { url, strategy, headers }, Some(fetch)) => {
-            // The name leaves out what may be secret in a URL, the wire needs it.
-            let server = ServerTarget::url(url.clone(), strategy, headers, fetch.clone());
-            evidence.target = server.name();
-            if let Target::Url { headers, .. } = server.target() {
-                let endpoint = Endpoint { url, headers: headers.clone(), fetch };
-                visit_url(endpoint, strategy, options, &mut evidence).await;
-            }
+            visit_url(Endpoint { url, headers, fetch }, strategy, options, &mut evidence).await;
         }
         (Target::Url { .. }, None) => {}
     }
@@ -103,12 +96,12 @@ impl<'e> ServerVisit<'e> {
         outcome
     }
 
-    /// Asks which era the server speaks.
-    async fn probe(&mut self) -> (RequestResult, Verdict) {
+    /// Asks which era the server speaks, and meets a modern server; whether it may be legacy.
+    async fn probe(&mut self) -> (RequestResult, bool) {
         let question = probe::question(&Id::from(1), &whoami());
         let params = question.payload_value().unwrap_or_default();
+        let mut envelope = params["_meta"].clone();
         let carrier = if let DoctorConnection::Http(http) = &mut self.connection {
-            http.era = Era::Modern;
             http.revision = Some(Revision::NEWEST_MODERN.to_string());
             Carrier::Http
         } else {
@@ -118,30 +111,28 @@ impl<'e> ServerVisit<'e> {
         let started = Instant::now();
         let outcome = self.ask_as(json!(self.next_id), method::DISCOVER, params, patience).await;
         self.evidence.step(method::DISCOVER, started.elapsed());
-        let verdict = probe::verdict(carrier, &reply_of(&outcome));
-        (outcome, verdict)
-    }
-
-    /// The server is modern: what it said of itself is all there is to know.
-    fn meet_modern(&mut self, revision: Revision, outcome: &RequestResult) {
-        self.envelope = Some(json!({
-            method::meta::VERSION: revision.as_str(),
-            method::meta::CLIENT: whoami(),
-            method::meta::CAPABILITIES: {},
-        }));
+        let revision = match probe::verdict(carrier, &reply_of(&outcome)) {
+            Verdict::Modern(revision) => revision.to_string(),
+            Verdict::Unusable => return (outcome, false),
+            Verdict::Legacy | Verdict::Undecided => {
+                return (outcome, self.options.era != Some(Era::Modern));
+            }
+        };
+        // What a modern server said of itself is all there is to know.
+        envelope[method::meta::VERSION] = json!(revision);
+        self.envelope = Some(envelope);
         if let DoctorConnection::Http(http) = &mut self.connection {
-            http.revision = Some(revision.to_string());
+            http.revision = Some(revision.clone());
         }
         self.evidence.era = Some(Era::Modern);
-        self.evidence.revision = Some(revision.to_string());
+        self.evidence.revision = Some(revision);
         self.evidence.welcome = outcome.result().cloned().unwrap_or_default();
+        (outcome, false)
     }
 
     /// Greets a legacy server; whether it could be done.
     async fn greet(&mut self) -> bool {
-        self.envelope = None;
         if let DoctorConnection::Http(http) = &mut self.connection {
-            http.era = Era::Legacy;
             http.revision = None;
         }
         let started = Instant::now();
@@ -200,25 +191,18 @@ async fn visit_command(command: &Command, options: VisitOptions, evidence: &mut 
     let Some(connection) = start(command, evidence) else { return };
     evidence.step("start", started.elapsed());
     let mut visit = ServerVisit::new(connection, evidence, options);
-    let mut is_fresh = true;
-    let mut may_be_legacy = options.era != Some(Era::Modern);
+    let (mut is_fresh, mut may_be_legacy) = (true, true);
     if options.era != Some(Era::Legacy) {
-        let (outcome, verdict) = visit.probe().await;
+        let outcome;
+        (outcome, may_be_legacy) = visit.probe().await;
         is_fresh = false;
-        match verdict {
-            Verdict::Modern(revision) => visit.meet_modern(revision, &outcome),
-            Verdict::Unusable => may_be_legacy = false,
-            Verdict::Legacy | Verdict::Undecided
-                if !may_be_legacy || outcome.message().is_some() => {}
-            Verdict::Legacy | Verdict::Undecided => {
-                visit.evidence.upset_by_probe = Some(outcome);
-                is_fresh = visit.restart(command).await;
-            }
+        if may_be_legacy && outcome.message().is_none() {
+            visit.evidence.upset_by_probe = Some(outcome);
+            is_fresh = visit.restart(command).await;
         }
     }
-    let is_legacy = !visit.evidence.was_greeted() && may_be_legacy;
     // Some take the question for the era as the beginning of a conversation.
-    if is_legacy && !visit.greet().await && !is_fresh && visit.restart(command).await {
+    if may_be_legacy && !visit.greet().await && !is_fresh && visit.restart(command).await {
         visit.greet().await;
     }
     if visit.evidence.was_greeted() {
@@ -398,28 +382,23 @@ async fn visit_http(
     evidence: &mut Evidence,
 ) -> bool {
     evidence.transport = Some(VisitedTransport::Http);
-    let connect = |endpoint: &Endpoint| {
-        DoctorConnection::Http(Box::new(VisitedEndpoint::new(endpoint, Era::Modern)))
-    };
+    let connect =
+        |endpoint: &Endpoint| DoctorConnection::Http(Box::new(VisitedEndpoint::new(endpoint)));
     let mut visit = ServerVisit::new(connect(endpoint), evidence, options);
-    let mut may_be_legacy = options.era != Some(Era::Modern);
+    let mut may_be_legacy = true;
     if options.era != Some(Era::Legacy) {
-        let (mut outcome, mut verdict) = visit.probe().await;
+        let outcome;
+        (outcome, may_be_legacy) = visit.probe().await;
         if let Some(url) = moved(&endpoint.url, &outcome) {
             visit.evidence.moved = Some(url.to_string());
             visit.evidence.heard = Heard::default();
             endpoint.url = url;
             visit.connection = connect(endpoint);
-            (outcome, verdict) = visit.probe().await;
-        }
-        match verdict {
-            Verdict::Modern(revision) => visit.meet_modern(revision, &outcome),
-            Verdict::Unusable => may_be_legacy = false,
-            Verdict::Legacy | Verdict::Undecided => {}
+            (_, may_be_legacy) = visit.probe().await;
         }
     }
     let is_shut = matches!(last_status(visit.evidence), Some(401 | 403 | 407));
-    if !visit.evidence.was_greeted() && may_be_legacy && !is_shut {
+    if may_be_legacy && !is_shut {
         visit.greet().await;
     }
     if !visit.evidence.was_greeted() {
@@ -437,14 +416,7 @@ async fn visit_http(
 /// Where a redirect leads that our client follows too (MH-18).
 fn moved(from: &Uri, outcome: &RequestResult) -> Option<Uri> {
     let facts = outcome.facts().filter(|facts| matches!(facts.status, 307 | 308))?;
-    let location = facts.location.as_deref()?;
-    let whole = if location.starts_with('/') {
-        format!("{}://{}{location}", from.scheme()?, from.authority()?)
-    } else {
-        location.to_owned()
-    };
-    let to: Uri = whole.parse().ok()?;
-    (to.scheme() == from.scheme() && to.authority() == from.authority()).then_some(to)
+    resolve(from, facts.location.as_deref()?).filter(|to| is_same_origin(from, to))
 }
 
 /// The status of the last answer.
@@ -514,12 +486,8 @@ async fn try_out_sessions(http: &VisitedEndpoint, evidence: &mut Evidence, patie
 async fn find_siblings(endpoint: &Endpoint, evidence: &mut Evidence) {
     let url = &endpoint.url;
     let below = format!("{}/mcp", url.path().trim_end_matches('/'));
-    let mut tried = vec![url.path()];
-    for path in USUAL.into_iter().chain([below.as_str()]) {
-        if tried.contains(&path) {
-            continue;
-        }
-        tried.push(path);
+    let below = Some(below.as_str()).filter(|below| !USUAL.contains(below));
+    for path in USUAL.into_iter().chain(below).filter(|path| *path != url.path()) {
         let (Some(scheme), Some(host)) = (url.scheme(), url.authority()) else { return };
         let Ok(url) = format!("{scheme}://{host}{path}").parse::<Uri>() else { continue };
         let other = Endpoint { url, ..endpoint.clone() };
@@ -530,8 +498,7 @@ async fn find_siblings(endpoint: &Endpoint, evidence: &mut Evidence) {
 }
 
 async fn is_server(endpoint: &Endpoint) -> bool {
-    let http = VisitedEndpoint::new(endpoint, Era::Legacy);
-    let mut connection = DoctorConnection::Http(Box::new(http));
+    let mut connection = DoctorConnection::Http(Box::new(VisitedEndpoint::new(endpoint)));
     let heard = &mut Heard::default();
     let asked = connection.ask(json!(1), method::INITIALIZE, greeting(), GLANCE, heard).await;
     asked.outcome.result().is_some() || SseEndpoint::open(endpoint).await.is_ok()

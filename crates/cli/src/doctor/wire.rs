@@ -9,16 +9,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use serde_json::{Value, json};
-use switchboard_net::http::fetch::{Fetch, FetchError};
+use switchboard_net::http::fetch::{Fetch, FetchError, is_same_origin, resolve};
 use switchboard_net::stdio::child::{Child, Command, Grace, SpawnError};
 use switchboard_proto::framing::LineDecoder;
 use switchboard_proto::header::{METHOD, PROTOCOL_VERSION, SESSION_ID};
-use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::revision::Era;
+use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::{framing, method};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{ChildStdin, ChildStdout};
 
 use super::evidence::{Facts, Heard, RecordedRequest, RequestResult};
 
@@ -73,13 +71,19 @@ impl DoctorConnection {
                 Ok(text) => text,
                 Err(outcome) => return outcome,
             };
-            for sorted in sort(&text, request, heard) {
-                match sorted {
-                    Sorted::Answer(message) => {
-                        let http = if let Self::Http(http) = self { http.facts() } else { None };
-                        return RequestResult::Answer { message, http };
+            for message in messages(&text, heard) {
+                let id = message.get("id").unwrap_or(&Value::Null);
+                if let Some(method) = message["method"].as_str() {
+                    if !id.is_null() {
+                        self.reply(&reply_to(id, method, heard)).await;
                     }
-                    Sorted::Reply(reply) => self.reply(&reply).await,
+                } else if message.get("result").or(message.get("error")).is_none() {
+                    heard.stray(&message.to_string());
+                } else if is_answer(id, &message, request) {
+                    let http = if let Self::Http(http) = self { http.facts() } else { None };
+                    return RequestResult::Answer { message, http };
+                } else {
+                    heard.unasked.get_or_insert_with(|| id.clone());
                 }
             }
         }
@@ -98,66 +102,39 @@ impl DoctorConnection {
     }
 }
 
-/// What a message of the server is, given the request that is open.
-enum Sorted {
-    Answer(Value),
-    /// A request of the server, and what to answer.
-    Reply(Value),
-}
-
-/// Sorts what came; what is neither an answer nor a request is written down.
-fn sort(text: &[u8], request: &Value, heard: &mut Heard) -> Vec<Sorted> {
-    let messages = match serde_json::from_slice(text) {
+/// The messages of a text; what is none is written down.
+fn messages(text: &[u8], heard: &mut Heard) -> Vec<Value> {
+    match serde_json::from_slice(text) {
         Ok(Value::Array(batch)) => batch,
         Ok(message @ Value::Object(_)) => vec![message],
         _ => {
             heard.stray(&String::from_utf8_lossy(text));
             Vec::new()
         }
-    };
-    messages.into_iter().filter_map(|message| sort_one(message, request, heard)).collect()
+    }
 }
 
-fn sort_one(message: Value, request: &Value, heard: &mut Heard) -> Option<Sorted> {
-    let id = message.get("id").cloned().unwrap_or_default();
-    if let Some(method) = message["method"].as_str() {
-        if id.is_null() {
-            return None;
-        }
-        if method == method::PING {
-            return Some(Sorted::Reply(json!({"jsonrpc": "2.0", "id": id, "result": {}})));
-        }
-        heard.asked(method);
-        return Some(Sorted::Reply(refusal(&id, method)));
+/// What to answer to a request of the server. We offer nothing, so nothing but pings may
+/// be asked of us.
+fn reply_to(id: &Value, method: &str, heard: &mut Heard) -> Value {
+    if method == method::PING {
+        return json!({"jsonrpc": "2.0", "id": id, "result": {}});
     }
-    if message.get("result").is_none() && message.get("error").is_none() {
-        heard.stray(&message.to_string());
-        return None;
-    }
-    // An id of the wrong type is found by a check; here it is the answer.
-    let looks_like = |value: &Value| value.to_string().trim_matches('"').to_owned();
-    let is_ours = looks_like(&id) == looks_like(&request["id"]);
-    if is_ours || (id.is_null() && message.get("error").is_some()) {
-        return Some(Sorted::Answer(message));
-    }
-    heard.unasked(&id);
-    None
-}
-
-/// We offer nothing, so nothing may be asked of us.
-fn refusal(id: &Value, method: &str) -> Value {
+    heard.asked.get_or_insert_with(|| method.to_owned());
     let refusal = Refusal::UnknownMethod { method: method.to_owned() };
-    let message = Message::refusal(None, &refusal);
-    let mut message: Value = serde_json::from_slice(message.text()).unwrap_or_default();
-    message["id"] = id.clone();
-    message
+    let error = json!({"code": refusal.rpc_code(), "message": refusal.to_string()});
+    json!({"jsonrpc": "2.0", "id": id, "error": error})
+}
+
+/// An id of the wrong type is found by a check; here it is the answer.
+fn is_answer(id: &Value, message: &Value, request: &Value) -> bool {
+    let looks_like = |value: &Value| value.to_string().trim_matches('"').to_owned();
+    looks_like(id) == looks_like(&request["id"]) || (id.is_null() && message.get("error").is_some())
 }
 
 /// The pipes of a child process.
 pub(super) struct ChildPipe {
     child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: Option<ChildStdout>,
     lines: LineDecoder,
 }
 
@@ -166,13 +143,11 @@ impl ChildPipe {
         command: &Command,
         environment: &[(OsString, OsString)],
     ) -> Result<Self, SpawnError> {
-        let mut child = command.spawn(environment)?;
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        Ok(Self { child, stdin, stdout, lines: LineDecoder::new(MAX) })
+        Ok(Self { child: command.spawn(environment)?, lines: LineDecoder::new(MAX) })
     }
 
     pub(super) async fn write(&mut self, message: &Value) -> Option<()> {
-        let stdin = self.stdin.as_mut()?;
+        let stdin = self.child.stdin.as_mut()?;
         stdin.write_all(format!("{message}\n").as_bytes()).await.ok()?;
         stdin.flush().await.ok()
     }
@@ -183,7 +158,9 @@ impl ChildPipe {
                 Some(Ok(line)) => return Ok(line),
                 Some(Err(_)) => heard.stray("a line that is longer than 8 MiB"),
                 None => {
-                    let Some(stdout) = &mut self.stdout else { return Err(self.gone().await) };
+                    let Some(stdout) = &mut self.child.stdout else {
+                        return Err(self.gone().await);
+                    };
                     if !matches!(stdout.read_buf(self.lines.buffer()).await, Ok(1..)) {
                         return Err(self.gone().await);
                     }
@@ -194,22 +171,18 @@ impl ChildPipe {
 
     /// Why it is gone; some close their stdout and live on.
     async fn gone(&mut self) -> RequestResult {
-        let ended = tokio::time::timeout(LAST_WORDS, self.child.wait()).await;
-        let text = ended.map_or_else(
-            |_| "it closed its stdout".to_owned(),
-            |exit| {
-                let words = exit.last_words.iter().rev().take(5).rev();
-                let words = words.map(String::as_str).collect::<Vec<_>>().join(" | ");
-                let words = if words.is_empty() { "nothing on stderr".to_owned() } else { words };
-                format!("{}; {words}", exit.status)
-            },
-        );
-        RequestResult::Gone { text }
+        let Ok(exit) = tokio::time::timeout(LAST_WORDS, self.child.wait()).await else {
+            return RequestResult::Gone { text: "it closed its stdout".to_owned() };
+        };
+        let words = &exit.last_words[exit.last_words.len().saturating_sub(5)..];
+        let words =
+            if words.is_empty() { "nothing on stderr".to_owned() } else { words.join(" | ") };
+        RequestResult::Gone { text: format!("{}; {words}", exit.status) }
     }
 
     /// Ends it; whether the end of its stdin was enough.
     pub(super) async fn close(mut self) -> bool {
-        drop(self.stdin.take());
+        drop(self.child.stdin.take());
         let went = tokio::time::timeout(EXIT_PATIENCE, self.child.wait()).await.is_ok();
         self.child.stop(Grace { close: Duration::ZERO, ..Grace::default() }).await;
         went
@@ -244,12 +217,8 @@ impl Endpoint {
         let response = self.fetch.send_once(request).await?;
         let facts = Facts::read(response.status().as_u16(), response.headers());
         let body = response.into_body().map_err(Into::into).boxed_unsync();
-        Ok(EndpointResponse {
-            facts,
-            body,
-            events: framing::EventDecoder::new(MAX),
-            is_read: false,
-        })
+        let events = framing::EventDecoder::new(MAX);
+        Ok(EndpointResponse { facts, body, events, is_read: false })
     }
 }
 
@@ -314,7 +283,6 @@ impl EndpointResponse {
 /// A Streamable HTTP endpoint.
 pub(super) struct VisitedEndpoint {
     endpoint: Endpoint,
-    pub(super) era: Era,
     /// What is spoken, once that is settled.
     pub(super) revision: Option<String>,
     pub(super) session: Option<String>,
@@ -323,9 +291,8 @@ pub(super) struct VisitedEndpoint {
 }
 
 impl VisitedEndpoint {
-    pub(super) fn new(endpoint: &Endpoint, era: Era) -> Self {
-        let endpoint = endpoint.clone();
-        Self { endpoint, era, revision: None, session: None, response: None }
+    pub(super) fn new(endpoint: &Endpoint) -> Self {
+        Self { endpoint: endpoint.clone(), revision: None, session: None, response: None }
     }
 
     async fn open(&mut self, request: &Value) -> Result<(), RequestResult> {
@@ -349,7 +316,9 @@ impl VisitedEndpoint {
 
     async fn post(&self, body: String, method: &str) -> Result<EndpointResponse, FetchError> {
         let mut headers = self.for_post();
-        if self.era == Era::Modern && !method.is_empty() {
+        let revision = self.revision.as_deref().and_then(Revision::parse);
+        let is_modern = revision.is_some_and(|revision| revision.era() == Era::Modern);
+        if is_modern && !method.is_empty() {
             insert(&mut headers, METHOD, method);
         }
         self.endpoint.send(Method::POST, headers, body).await
@@ -421,9 +390,8 @@ impl SseEndpoint {
         let is_stream = stream.facts.status == 200 && stream.facts.is_stream();
         while is_stream && let Some(event) = stream.next_event().await {
             if event.name.as_deref() == Some("endpoint") {
-                let address = String::from_utf8_lossy(&event.data);
-                let url = resolve_endpoint(&endpoint.url, address.trim());
-                let Some(url) = url else { break };
+                let url = resolve(&endpoint.url, &String::from_utf8_lossy(&event.data));
+                let Some(url) = url.filter(|url| is_same_origin(&endpoint.url, url)) else { break };
                 return Ok(Self { post: Endpoint { url, ..endpoint.clone() }, stream });
             }
         }
@@ -447,19 +415,4 @@ impl SseEndpoint {
         let sent = self.post.send(Method::POST, headers, message.to_string()).await;
         sent.map(|response| response.facts).map_err(RequestResult::Lost)
     }
-}
-
-/// The address that a stream names, if it is at the same origin.
-fn resolve_endpoint(base: &Uri, address: &str) -> Option<Uri> {
-    let whole: Uri = if address.contains("://") {
-        address.parse().ok()?
-    } else {
-        let path = match address.strip_prefix('/') {
-            Some(path) => format!("/{path}"),
-            None => format!("{}/{address}", base.path().rsplit_once('/')?.0),
-        };
-        format!("{}://{}{path}", base.scheme()?, base.authority()?).parse().ok()?
-    };
-    let is_same = whole.scheme() == base.scheme() && whole.authority() == base.authority();
-    is_same.then_some(whole)
 }

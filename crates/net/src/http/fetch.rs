@@ -198,7 +198,7 @@ fn origin(url: &Uri) -> String {
 }
 
 /// Whether both are of one scheme, host and port.
-pub(crate) fn is_same_origin(one: &Uri, two: &Uri) -> bool {
+pub fn is_same_origin(one: &Uri, two: &Uri) -> bool {
     let port = |url: &Uri| url.port_u16().or(default_port(url));
     let host = |url: &Uri| url.host().map(str::to_ascii_lowercase);
     one.scheme() == two.scheme() && host(one) == host(two) && port(one) == port(two)
@@ -213,7 +213,7 @@ fn default_port(url: &Uri) -> Option<u16> {
 }
 
 /// A reference against the URL it was found at, as RFC 3986 5.2 has it.
-pub(crate) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
+pub fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let reference = reference.split('#').next()?.trim();
     let scheme = base.scheme_str()?;
     let end = reference.find([':', '/', '?']);

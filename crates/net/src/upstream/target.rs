@@ -194,6 +194,11 @@ impl ServerTarget {
         &self.details.target
     }
 
+    /// How it is reached, if it is at a URL.
+    pub fn fetch(&self) -> Option<&Fetch> {
+        self.details.fetch.as_ref()
+    }
+
     /// The same server by the transport of the first revision.
     pub(crate) fn sse_only(&self) -> Self {
         let Target::Url { url, headers, .. } = &self.details.target else { return self.clone() };

@@ -145,9 +145,8 @@ impl Field<'_> {
     /// A text, which is one of the choices if there are any.
     fn chosen(&self, text: &str) -> Result<Value, String> {
         let choices = self.choices();
-        let mut fitting =
-            choices.iter().filter(|(value, title)| *value == text || *title == Some(text));
-        match fitting.next() {
+        let fits = |(value, title): &&Choice<'_>| *value == text || *title == Some(text);
+        match choices.iter().find(fits) {
             Some((value, _)) => Ok((*value).into()),
             None if choices.is_empty() => Ok(text.into()),
             None => Err(format!("{text:?} is no choice")),

@@ -43,12 +43,11 @@ pub(super) fn takes_the_greeting(evidence: &Evidence, found: &mut Findings) {
     let (status, said) = (facts.status, said(facts));
     let wrong_path = "check the path: often it ends in /mcp, or in /sse for an older server";
     let (id, rule, what, remedy) = match status {
-        ..300 if facts.is_html() => (
-            "http.html",
-            "HTTP-5",
-            "there is a web page at this URL, and no MCP server".to_owned(),
-            "the path is missing or wrong: often it ends in /mcp or /sse",
-        ),
+        ..300 if facts.is_html() => {
+            let what = "there is a web page at this URL, and no MCP server".to_owned();
+            let remedy = "the path is missing or wrong: often it ends in /mcp or /sse";
+            ("http.html", "HTTP-5", what, remedy)
+        }
         401 => {
             let how = match &facts.challenge {
                 Some(_) => "it says how to get one in WWW-Authenticate",
@@ -58,13 +57,12 @@ pub(super) fn takes_the_greeting(evidence: &Evidence, found: &mut Findings) {
             let remedy = "send one: --header 'Authorization: Bearer ${TOKEN}'";
             ("http.401", "AUTH-1", what, remedy)
         }
-        403 | 407 => (
-            "http.403",
-            "MH-11",
-            format!("the server does not let us in (HTTP {status}){said}"),
-            "the token lacks a right, or the server does not take this Host or Origin: \
-             look for its list of allowed hosts",
-        ),
+        403 | 407 => {
+            let what = format!("the server does not let us in (HTTP {status}){said}");
+            let remedy = "the token lacks a right, or the server does not take this Host or \
+                          Origin: look for its list of allowed hosts";
+            ("http.403", "MH-11", what, remedy)
+        }
         404 | 410 => {
             let what = format!("there is nothing at this path (HTTP {status}){said}");
             ("http.404", "HTTP-1", what, wrong_path)
@@ -74,12 +72,11 @@ pub(super) fn takes_the_greeting(evidence: &Evidence, found: &mut Findings) {
             ("http.405", "HTTP-1", what, wrong_path)
         }
         // With a JSON-RPC error, a 400 is the server's own refusal.
-        400 if !is_told(evidence) => (
-            "http.400",
-            "HTTP-1",
-            format!("the greeting is refused (HTTP 400){said}"),
-            "what the server says is the reason; a proxy in front may need a header",
-        ),
+        400 if !is_told(evidence) => {
+            let what = format!("the greeting is refused (HTTP 400){said}");
+            let remedy = "what the server says is the reason; a proxy in front may need a header";
+            ("http.400", "HTTP-1", what, remedy)
+        }
         406 | 415 => {
             let (id, header) = match status {
                 406 => ("http.406", "Accept: application/json, text/event-stream"),
@@ -90,13 +87,12 @@ pub(super) fn takes_the_greeting(evidence: &Evidence, found: &mut Findings) {
                 "every client sends this; the server, or a proxy in front of it, has to take it";
             (id, "HTTP-2", what, remedy)
         }
-        500.. => (
-            "http.500",
-            "MH-14",
-            format!("the server fails (HTTP {status}){said}"),
-            "look into the server's log; 502 to 504 come from a proxy in front that does not \
-             reach it",
-        ),
+        500.. => {
+            let what = format!("the server fails (HTTP {status}){said}");
+            let remedy = "look into the server's log; 502 to 504 come from a proxy in front that \
+                          does not reach it";
+            ("http.500", "MH-14", what, remedy)
+        }
         _ => return,
     };
     found.add(Error, id, rule, what, remedy);
@@ -124,19 +120,15 @@ pub(super) fn answers_with_json_or_a_stream(evidence: &Evidence, found: &mut Fin
     let answers = evidence.requests.iter().filter(|asked| asked.outcome.message().is_some());
     let mut answers = answers.filter_map(|asked| asked.outcome.facts());
     let is_odd = |facts: &&Facts| !facts.is_json() && !facts.is_stream() && facts.status < 300;
-    let kind_or = |facts: &Facts, none: &str| match facts.content_type.as_str() {
-        "" => none.to_owned(),
-        kind => kind.to_owned(),
-    };
     if let Some(facts) = answers.find(is_odd) {
-        let kind = kind_or(facts, "nothing");
+        let kind = facts.kind_or("nothing");
         let what = format!("answers are JSON, but their Content-Type says {kind}");
         let remedy = "send Content-Type: application/json, or text/event-stream for a stream";
         found.add(Error, "http.content-type", "HTTP-5", what, remedy);
     }
     let empty = refused(evidence).filter(|facts| facts.status < 300 && !facts.is_html());
     if let Some(facts) = empty.filter(|_| !is_told(evidence)) {
-        let (kind, said) = (kind_or(facts, "no Content-Type"), said(facts));
+        let (kind, said) = (facts.kind_or("no Content-Type"), said(facts));
         let what = format!(
             "the greeting is answered with HTTP {} and {kind}, but with no JSON-RPC answer{said}",
             facts.status
@@ -163,8 +155,8 @@ pub(super) fn accepts_the_end_of_the_handshake(evidence: &Evidence, found: &mut 
             let what = format!("notifications are answered with HTTP {}", facts.status);
             return found.add(Warning, id, rule, what, "answer them with 202 and no body");
         }
-        Some(Ok(facts)) => {
-            format!("notifications/initialized is refused (HTTP {})", facts.status)
+        Some(Ok(Facts { status, .. })) => {
+            format!("notifications/initialized is refused (HTTP {status})")
         }
         Some(Err(why)) => format!("notifications/initialized gets no answer: {why}"),
     };
@@ -335,10 +327,9 @@ pub(super) fn writes_only_messages(evidence: &Evidence, found: &mut Findings) {
         1 => String::new(),
         count => format!(", and {} more", count - 1),
     };
-    let (id, rule, place) = if is_stdio(evidence) {
-        ("stdio.garbage", "STD-2", "on stdout")
-    } else {
-        ("http.garbage", "MSG-1", "in its streams")
+    let (id, rule, place) = match evidence.transport {
+        Some(VisitedTransport::Stdio) => ("stdio.garbage", "STD-2", "on stdout"),
+        _ => ("http.garbage", "MSG-1", "in its streams"),
     };
     let what = format!("the server writes {place} what is no message: {first:?}{more}");
     let remedy = "write logs to stderr; look for print, console.log and banners of libraries";
