@@ -229,7 +229,9 @@ async fn children_and_grandchildren_end_when_we_are_killed() {
         return be_killed().await;
     }
     let (mut victim, groups) = families("children_and_grandchildren_end_when_we_are_killed").await;
-    assert!(groups.iter().all(|&group| members(group).len() >= 3));
+    // The shell says that it is there before it has forked the last of its family.
+    until("both families are whole", || groups.iter().all(|&group| members(group).len() >= 3))
+        .await;
     assert_eq!(guards(&victim).len(), 1, "one guard is for both");
     // This is SIGKILL, to the one process and not to its group.
     victim.kill().await.unwrap();
