@@ -18,6 +18,14 @@ pub fn cpu(pid: u32) -> Result<Duration, Failure> {
     Ok(spent)
 }
 
+/// The part of it in user space. The clock is coarse, so only the sum of many readings tells.
+pub fn user_cpu(pid: u32) -> Result<Duration, Failure> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, fields) = text.rsplit_once(") ").ok_or("a stat without a name")?;
+    let ticks: u64 = fields.split(' ').nth(11).ok_or("short stat")?.parse()?;
+    Ok(Duration::from_millis(10 * ticks))
+}
+
 /// Memory of `pid` that is in RAM, in KiB.
 pub fn memory(pid: u32) -> Result<u64, Failure> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;

@@ -77,19 +77,21 @@ fn table(page: &mut String, title: &str, readings: &[&Reading]) -> Result<(), Fa
     writeln!(page, "\n## {title}\n")?;
     writeln!(
         page,
-        "| what | CPU us | lowest - highest | x bare | memory MiB | CPU us of the load | requests |"
+        "| what | CPU us | lowest - highest | x bare | in user space, us | x bare | memory MiB | CPU us of the load | requests |"
     )?;
-    writeln!(page, "|---|---|---|---|---|---|---|")?;
+    writeln!(page, "|---|---|---|---|---|---|---|---|---|")?;
     for reading in readings {
         let cost = reading.cost;
         writeln!(
             page,
-            "| {} | {:.1} | {:.1} - {:.1} | {:.2} | {} | {:.1} | {} |",
+            "| {} | {:.1} | {:.1} - {:.1} | {:.2} | {:.1} | {:.2} | {} | {:.1} | {} |",
             reading.name,
             cost.median,
             cost.low,
             cost.high,
             cost.median / bare.cost.median,
+            reading.user,
+            reading.user / bare.user,
             reading.memory / 1024,
             reading.load.median,
             reading.requests

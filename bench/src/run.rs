@@ -11,7 +11,7 @@ use clap::Args;
 
 use crate::Failure;
 use crate::load::Caller;
-use crate::measure::{Spread, cpu, memory};
+use crate::measure::{Spread, cpu, memory, user_cpu};
 use crate::process::{MEASURED, OTHERS, Process};
 use crate::report;
 use crate::target::{self, Kind, Road, Target};
@@ -37,6 +37,9 @@ pub struct Options {
     /// Idle sessions to open for the reading of memory
     #[arg(long, default_value_t = 1000)]
     sessions: u64,
+    /// Measure only what has this in its name; `bare` is always measured
+    #[arg(long, default_value = "")]
+    only: String,
     /// Where to write the report; stdout without it
     #[arg(long)]
     report: Option<PathBuf>,
@@ -50,6 +53,8 @@ pub struct Reading {
     /// CPU of the target, and of the load, in microseconds a request.
     pub cost: Spread,
     pub load: Spread,
+    /// The part of it that the target spends in user space.
+    pub user: f64,
     pub requests: u64,
     /// KiB after the load.
     pub memory: u64,
@@ -68,6 +73,7 @@ struct Seat {
     caller: Caller,
     costs: Vec<f64>,
     loads: Vec<f64>,
+    user: Duration,
     requests: u64,
 }
 
@@ -82,10 +88,17 @@ pub async fn run(options: Options) -> Result<(), Failure> {
     let upstream =
         Process::start(OTHERS, &[bench.to_owned(), "echo-http".to_owned()], None).await?;
     let peers = options.peers.canonicalize().unwrap_or_else(|_| options.peers.clone());
+    let gateway = std::env::temp_dir().join(format!("bench-{}.json", std::process::id()));
+    let server = serde_json::json!({ "url": upstream.url, "prefix": "" });
+    std::fs::write(&gateway, serde_json::json!({ "mcpServers": { "echo": server } }).to_string())?;
+    let file = gateway.to_str().ok_or("the folder for temporary files has no text as its name")?;
     let mut seats = Vec::new();
-    for target in target::all(bench, switchboard, &peers, &upstream.url)? {
-        seats.push(Seat::take(target, &options).await?);
+    for target in target::all(bench, switchboard, &peers, &upstream.url, file)? {
+        if target.kind == Kind::Bare || target.name.contains(&options.only) {
+            seats.push(Seat::take(target, &options).await?);
+        }
     }
+    std::fs::remove_file(&gateway)?;
     for round in 1..=options.rounds {
         eprintln!("round {round} of {}", options.rounds);
         for seat in &mut seats {
@@ -111,12 +124,13 @@ impl Seat {
             .await
             .map_err(|error| format!("{} ({:?}): {error}", target.name, target.road))?;
         caller.call_for(Duration::from_millis(options.window / 2), options.connections).await?;
-        Ok(Self { target, process, caller, costs: Vec::new(), loads: Vec::new(), requests: 0 })
+        let (costs, loads) = (Vec::new(), Vec::new());
+        Ok(Self { target, process, caller, costs, loads, user: Duration::ZERO, requests: 0 })
     }
 
     async fn measure(&mut self, options: &Options) -> Result<(), Failure> {
         let (pid, load) = (self.process.pid()?, std::process::id());
-        let (before, load_before) = (cpu(pid)?, cpu(load)?);
+        let (before, load_before, user_before) = (cpu(pid)?, cpu(load)?, user_cpu(pid)?);
         let window = Duration::from_millis(options.window);
         let calls =
             self.caller.call_for(window, options.connections).await.map_err(|error| {
@@ -124,6 +138,7 @@ impl Seat {
             })?;
         self.costs.push(per_call(cpu(pid)?.saturating_sub(before), calls));
         self.loads.push(per_call(cpu(load)?.saturating_sub(load_before), calls));
+        self.user += user_cpu(pid)?.saturating_sub(user_before);
         self.requests += calls;
         Ok(())
     }
@@ -136,6 +151,7 @@ impl Seat {
             kind: self.target.kind,
             cost: Spread::of(self.costs).ok_or("no rounds")?,
             load: Spread::of(self.loads).ok_or("no rounds")?,
+            user: per_call(self.user, self.requests),
             requests: self.requests,
             memory,
         })

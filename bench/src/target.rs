@@ -39,12 +39,14 @@ pub enum Kind {
 }
 
 /// Everything that can run here. `bench` is our own program, `switchboard` the
-/// one under test, `peers` a folder with other people's, `upstream` the echo over HTTP.
+/// one under test, `peers` a folder with other people's, `upstream` the echo over HTTP,
+/// `gateway` a configuration file that names it.
 pub fn all(
     bench: &str,
     switchboard: &str,
     peers: &Path,
     upstream: &str,
+    gateway: &str,
 ) -> Result<Vec<Target>, Failure> {
     let child = ["taskset", "-c", OTHERS, bench, "echo-stdio"];
     let stdio = |name, kind, era, front: &[&str], back: &[&str]| Target {
@@ -65,6 +67,9 @@ pub fn all(
     };
     let ours = [switchboard, "bridge", "--log-level", "warn", "--port", "0"];
     let ours_stdio = [&ours[..], &["--"]].concat();
+    let serve = [switchboard, "serve", "--log-level", "warn", "--no-cache", "--port", "0"];
+    let serve = [&serve[..], &["--config", gateway]].concat();
+    let served = |name, era| Target { words: words(&serve), ..http(name, Kind::Ours, era, &[]) };
     let tuned = [bench, "rmcp-proxy", "--nodelay"];
     let tuned_stdio = [&tuned[..], &["--"]].concat();
     let mut targets = vec![
@@ -76,6 +81,8 @@ pub fn all(
         http("bare proxy", Kind::Bare, Era::Legacy, &[bench, "bare-proxy"]),
         http("switchboard bridge, a session", Kind::Ours, Era::Legacy, &ours),
         http("switchboard bridge, 2026-07-28", Kind::Ours, Era::Modern, &ours),
+        served("switchboard gateway, a session", Era::Legacy),
+        served("switchboard gateway, 2026-07-28", Era::Modern),
         http("rmcp proxy", Kind::Rmcp, Era::Legacy, &[bench, "rmcp-proxy"]),
         http("rmcp proxy, TCP_NODELAY", Kind::RmcpTuned, Era::Legacy, &tuned),
     ];

@@ -19,6 +19,7 @@ use switchboard_proto::jsonrpc::Message;
 use crate::access::Who;
 use crate::call::Call;
 use crate::connection::ClientConnection;
+use crate::http::body::Charge;
 use crate::upstream::Through;
 
 /// Takes the calls of every client that is served.
@@ -94,6 +95,8 @@ type BoxedWork = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Default)]
 pub struct PendingWork {
     jobs: Vec<BoxedWork>,
+    /// The bytes of the request that led to it, until all of it is done.
+    charge: Option<Arc<Charge>>,
 }
 
 impl PendingWork {
@@ -104,26 +107,24 @@ impl PendingWork {
 
     /// One thing to do.
     pub fn one(job: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self { jobs: vec![Box::pin(job)] }
+        Self { jobs: vec![Box::pin(job)], charge: None }
     }
 
     /// Both.
     pub fn append(&mut self, mut other: Self) {
         if self.jobs.is_empty() {
-            mem::swap(&mut self.jobs, &mut other.jobs);
+            mem::swap(self, &mut other);
+        } else if other.charge.is_some() {
+            self.jobs.push(Box::pin(other));
+        } else {
+            self.jobs.append(&mut other.jobs);
         }
-        self.jobs.append(&mut other.jobs);
     }
 
-    /// The same, keeping `held` until all of it is done.
-    pub(crate) fn holding(self, held: impl Send + 'static) -> Self {
-        if self.is_done() {
-            return self;
-        }
-        Self::one(async move {
-            let _held = held;
-            self.await;
-        })
+    /// The same, keeping `charge` until all of it is done.
+    pub(crate) fn holding(mut self, charge: Arc<Charge>) -> Self {
+        self.charge = Some(charge).filter(|_| !self.is_done());
+        self
     }
 
     /// Whether all is done.
@@ -142,7 +143,11 @@ impl Future for PendingWork {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.jobs.retain_mut(|job| job.as_mut().poll(cx).is_pending());
-        if self.jobs.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        if !self.jobs.is_empty() {
+            return Poll::Pending;
+        }
+        self.charge = None;
+        Poll::Ready(())
     }
 }
 
@@ -151,7 +156,11 @@ impl Drop for PendingWork {
         for job in mem::take(&mut self.jobs) {
             // Without a runtime there is nobody to go on for.
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                runtime.spawn(job);
+                let charge = self.charge.clone();
+                runtime.spawn(async move {
+                    job.await;
+                    drop(charge);
+                });
             }
         }
     }

@@ -5,13 +5,14 @@
 //! there. Everything else, translation too, is the business of the halves.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
+use switchboard_proto::Table;
 use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Carrier, Exchange, HeaderParams};
 use switchboard_proto::failure::Failure;
@@ -60,9 +61,9 @@ pub struct Bridge {
 
 #[derive(Default)]
 struct BridgeState {
-    connections: HashMap<ConnectionKey, Arc<Upstream>>,
+    connections: Table<ConnectionKey, Arc<Upstream>>,
     /// The greeting of each client, to repeat it on connections of single calls.
-    hellos: HashMap<u64, Message>,
+    hellos: Table<u64, Message>,
     era: EraWait,
     /// Children that were started ahead.
     pool: VecDeque<Arc<Upstream>>,

@@ -6,7 +6,7 @@
 //! order, one caller at a time, and each caller gets the work of its own verbs:
 //! a stream that nobody reads must not hold up the call of another lane.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderMap, HeaderName};
+use switchboard_proto::Table;
 use switchboard_proto::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane};
 use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Member, Message};
@@ -67,7 +68,7 @@ pub struct ClientConnection {
 
 struct ConnectionState {
     half: ServerHalf,
-    boxes: HashMap<Lane, Mailbox>,
+    boxes: Table<Lane, Mailbox>,
     backlog: usize,
     most: usize,
     /// Tasks that look again when something has changed.
@@ -78,9 +79,9 @@ struct ConnectionState {
     /// Of the calls that are open.
     turns: Turns,
     /// The calls that are open.
-    calls: HashMap<Exchange, Call>,
+    calls: Table<Exchange, Call>,
     /// Who asked the questions that are open, and about which call.
-    askers: HashMap<Ask, (Option<Exchange>, Weak<dyn Asker>)>,
+    askers: Table<Ask, (Option<Exchange>, Weak<dyn Asker>)>,
     /// What it holds, as far as others count it.
     reading: ReadProgress,
 }
@@ -144,7 +145,7 @@ impl ClientConnection {
             }
             Era::Modern => ServerHalf::Modern(Box::new(ModernServerHalf::new(carrier, limits))),
         };
-        let mut boxes = HashMap::new();
+        let mut boxes = Table::default();
         if carrier == Carrier::Pipe {
             boxes.insert(Lane::MAIN, Mailbox::default());
         }
@@ -163,8 +164,8 @@ impl ClientConnection {
                 ended: false,
                 next_lane: 1,
                 turns: Turns::default(),
-                calls: HashMap::new(),
-                askers: HashMap::new(),
+                calls: Table::default(),
+                askers: Table::default(),
                 reading: ReadProgress::default(),
             }),
             passing: Mutex::new(()),

@@ -25,20 +25,39 @@ pub use body::Body;
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 
-/// Whether the `Accept` headers admit `media`, by name or by wildcard.
-///
-/// A missing header admits everything, as RFC 9110 has it; a part with `q=0` is
-/// a refusal and admits nothing.
-pub fn accepts(headers: &HeaderMap, media: &str) -> bool {
-    let mut parts = list(headers).peekable();
-    parts.peek().is_none() || parts.any(|part| admits(part, media))
+const EVENT_STREAM: &str = "text/event-stream";
+const JSON: &str = "application/json";
+
+/// The forms of an answer that a client takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Accepted {
+    /// One JSON message.
+    pub json: bool,
+    /// A stream of events.
+    pub events: bool,
+}
+
+impl Accepted {
+    /// What the `Accept` headers admit, by name or by wildcard.
+    ///
+    /// A missing header admits everything, as RFC 9110 has it; a part with `q=0` is
+    /// a refusal and admits nothing.
+    pub fn read(headers: &HeaderMap) -> Self {
+        let (mut any, mut accepted) = (false, Self { json: false, events: false });
+        for (range, is_refused) in ranges(headers) {
+            any = true;
+            accepted.json = accepted.json || !is_refused && admits(range, JSON);
+            accepted.events = accepted.events || !is_refused && admits(range, EVENT_STREAM);
+        }
+        if any { accepted } else { Self { json: true, events: true } }
+    }
 }
 
 /// Whether the `Accept` headers name `media` itself; wildcards do not count.
 ///
 /// Tells a client that wants an event stream from a browser that takes anything.
 pub fn names(headers: &HeaderMap, media: &str) -> bool {
-    list(headers).any(|part| is(part, media) && !is_refusal(part))
+    ranges(headers).any(|(range, is_refused)| !is_refused && range.eq_ignore_ascii_case(media))
 }
 
 /// The `Content-Type`, when there is exactly one and it is text.
@@ -50,42 +69,41 @@ pub fn content_type(headers: &HeaderMap) -> Option<&str> {
 
 /// Whether a `Content-Type` value is JSON, whatever its parameters and case.
 pub fn is_json(content_type: &str) -> bool {
-    is(content_type, "application/json")
+    is(content_type, JSON)
 }
 
 /// Whether a `Content-Type` value is an event stream.
 pub fn is_event_stream(content_type: &str) -> bool {
-    is(content_type, "text/event-stream")
+    is(content_type, EVENT_STREAM)
 }
 
 /// Whether `value` is the media type `media`, parameters and case aside.
 pub fn is(value: &str, media: &str) -> bool {
-    essence(value).eq_ignore_ascii_case(media)
+    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(media)
 }
 
-fn essence(value: &str) -> &str {
-    value.split(';').next().unwrap_or_default().trim()
-}
-
-fn list(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+/// The ranges of media that the `Accept` headers list, and whether each is refused.
+fn ranges(headers: &HeaderMap) -> impl Iterator<Item = (&str, bool)> {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).filter(|part| !part.trim().is_empty())
+    let parts = values.flat_map(|value| value.split(',')).map(str::trim);
+    parts.filter(|part| !part.is_empty()).map(|part| match part.split_once(';') {
+        Some((range, parameters)) => (range.trim_end(), is_refusal(parameters)),
+        None => (part, false),
+    })
 }
 
-fn admits(part: &str, media: &str) -> bool {
-    let range = essence(part);
-    let matched = range == "*/*"
-        || range.eq_ignore_ascii_case(media)
+fn admits(range: &str, media: &str) -> bool {
+    range.eq_ignore_ascii_case(media)
+        || range == "*/*"
         || range
             .strip_suffix("/*")
             .zip(media.split_once('/'))
-            .is_some_and(|(wanted, (family, _))| wanted.eq_ignore_ascii_case(family));
-    matched && !is_refusal(part)
+            .is_some_and(|(wanted, (family, _))| wanted.eq_ignore_ascii_case(family))
 }
 
-fn is_refusal(part: &str) -> bool {
-    let mut parameters = part.split(';').skip(1).filter_map(|pair| pair.split_once('='));
-    parameters.any(|(name, value)| {
+fn is_refusal(parameters: &str) -> bool {
+    let mut pairs = parameters.split(';').filter_map(|pair| pair.split_once('='));
+    pairs.any(|(name, value)| {
         name.trim().eq_ignore_ascii_case("q") && value.trim().parse::<f32>() == Ok(0.0)
     })
 }
@@ -112,10 +130,10 @@ mod tests {
             ("", true, false),
         ] {
             let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
-            assert_eq!(accepts(&headers, "text/event-stream"), admitted, "{accept}");
+            assert_eq!(Accepted::read(&headers).events, admitted, "{accept}");
             assert_eq!(names(&headers, "text/event-stream"), named, "{accept}");
         }
-        assert!(accepts(&HeaderMap::new(), "text/event-stream"));
+        assert_eq!(Accepted::read(&HeaderMap::new()), Accepted { json: true, events: true });
         assert!(!names(&HeaderMap::new(), "text/event-stream"));
     }
 

@@ -8,7 +8,6 @@
 //! exchange, which round, until when. It is bound to the principal that it was given to.
 //! The key lives and dies with the process, and so do the calls it names.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use switchboard_proto::Table;
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::limits::Limits;
@@ -47,12 +47,12 @@ pub(crate) struct Parking {
     patience: Duration,
     waiting: Mutex<WaitingCalls>,
     /// Whoever may park here, by number, as long as they are there.
-    here: Mutex<HashMap<u64, Weak<ClientConnection>>>,
+    here: Mutex<Table<u64, Weak<ClientConnection>>>,
 }
 
 #[derive(Debug, Default)]
 struct WaitingCalls {
-    clients: HashMap<u64, Arc<ClientConnection>>,
+    clients: Table<u64, Arc<ClientConnection>>,
     /// The task that gives up on late clients, while calls wait here.
     sweeping: Option<OwnedTask>,
     /// The tasks that wait for further questions of a round.

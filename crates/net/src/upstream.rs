@@ -8,12 +8,13 @@
 //! Transports: a child process or an HTTP+SSE stream is a pipe, with a task that reads and
 //! writes. Streamable HTTP has no task of its own: the caller carries its call.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
+use switchboard_proto::Table;
 use switchboard_proto::client::{ClientHalf, Sharing, Transmit};
 use switchboard_proto::exchange::{Ask, HeaderParams, Lane, ServerEvent, To};
 use switchboard_proto::failure::Failure;
@@ -68,7 +69,7 @@ pub struct Upstream {
     /// Held by the thread that tells the clients.
     telling: Mutex<()>,
     /// The clients that are told what belongs to no call.
-    clients: Mutex<HashMap<u64, Weak<dyn ReplySink>>>,
+    clients: Mutex<Table<u64, Weak<dyn ReplySink>>>,
     /// Clients that were told more than they have read.
     slow: Mutex<Vec<Arc<dyn ReplySink>>>,
     /// Calls may have been answered, or messages written.
@@ -105,7 +106,7 @@ struct Core {
     /// The task that makes the pipe runs.
     is_piped: bool,
     /// How to end a lane early.
-    lanes: HashMap<Lane, Arc<Notify>>,
+    lanes: Table<Lane, Arc<Notify>>,
     /// Over HTTP: what must arrive before what follows it.
     order: http::PostOrder,
     /// When the deadlines are looked at next, if they are watched.
@@ -158,7 +159,7 @@ impl Upstream {
             outbound: Outbound::default(),
             pipe: PipeState::Away,
             is_piped: false,
-            lanes: HashMap::new(),
+            lanes: Table::default(),
             order: http::PostOrder::default(),
             next_look: None,
             used: now(),

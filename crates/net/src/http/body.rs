@@ -11,7 +11,7 @@
 //! to, and keeps the connection alive with comments, or ends it after a long silence where
 //! the client will come back. Dropped, it closes its lane: that is how a hang-up is noticed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::poll_fn;
@@ -26,6 +26,7 @@ use http::header::EXPECT;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame as BodyFrame, SizeHint};
 use http_body_util::BodyExt as _;
+use switchboard_proto::Table;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::framing::{self, Outgoing};
 use switchboard_proto::jsonrpc::{self, Incoming, InvalidMessage, Message};
@@ -64,7 +65,7 @@ struct HeldBytes {
     all: usize,
     /// By the name of the principal; those who hold nothing are not in it.
     /// Clients without a name are one principal.
-    each: HashMap<Arc<str>, usize>,
+    each: Table<Arc<str>, usize>,
 }
 
 impl Default for BodyBudget {
@@ -82,7 +83,7 @@ impl BodyBudget {
 
     /// At most `most` bytes, and `most_each` of one principal.
     pub fn new(most: usize, most_each: usize) -> Self {
-        let held = HeldBytes { most, most_each, all: 0, each: HashMap::new() };
+        let held = HeldBytes { most, most_each, all: 0, each: Table::default() };
         Self { held: Mutex::new(held) }
     }
 
@@ -179,7 +180,7 @@ const ROOM: usize = 1 << 10;
 
 /// Reads a whole body of up to the bytes that a message may have.
 ///
-/// `answers` if the sender may be about to answer a question: that needs no turn. A large
+/// `answers` tells whether the sender may be about to answer a question: that needs no turn. A large
 /// body has its turn before anything is known of it.
 ///
 /// A body that is refused is read all the same, and forgotten: whoever writes first
@@ -189,7 +190,7 @@ pub(super) async fn read(
     body: impl RequestBody,
     site: &SiteState,
     who: &Who,
-    answers: bool,
+    answers: impl Fn() -> bool,
     awaited: Option<&Awaited>,
 ) -> Result<(Bytes, Turns, Arc<Charge>), Refusal> {
     let SiteOptions { body_pause, body_rate, bodies, tally, .. } = &site.options;
@@ -252,9 +253,9 @@ pub(super) async fn read(
 }
 
 /// A body as it arrives.
-struct BodyReader<'a> {
+struct BodyReader<'a, F> {
     who: &'a Who,
-    answers: bool,
+    answers: F,
     limit: usize,
     /// How long it is, if its sender says so.
     whole: Option<usize>,
@@ -267,13 +268,13 @@ struct BodyReader<'a> {
     refused: Option<Refusal>,
 }
 
-impl BodyReader<'_> {
+impl<F: Fn() -> bool> BodyReader<'_, F> {
     /// Something of `length` bytes is to come, or has come.
     fn expect(&mut self, length: u64) -> Result<(), Refusal> {
         if length > self.limit as u64 {
             return Err(Refusal::TooLarge { limit: self.limit });
         }
-        if length > SMALL as u64 && !self.answers && self.turns.is_empty() {
+        if length > SMALL as u64 && self.turns.is_empty() && !(self.answers)() {
             self.turns = self.who.reserve()?;
         }
         Ok(())

@@ -17,7 +17,6 @@
 //! A session with a header never ends while a call is in flight or a stream is attached:
 //! an idle timer that cuts a long call is worse than none.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -29,6 +28,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use switchboard_proto::Table;
 use switchboard_proto::exchange::{Carrier, Exchange, Lane};
 use switchboard_proto::framing::{self, Outgoing};
 use switchboard_proto::jsonrpc::{self, Id, Incoming, InvalidMessage, Kind, Member, Message};
@@ -44,7 +44,7 @@ use super::body::{Body, Charge, OpenLane, RefusalReason, RequestBody};
 use super::body::{parse_to_keep, primed, read};
 use super::listen::{Awaited, ClientPeer};
 use super::site::{SiteOptions, SiteState, plain};
-use super::{accepts, content_type, is_json};
+use super::{Accepted, EVENT_STREAM, JSON, content_type, is_json};
 use crate::access::{SessionPermit, Turns, Who};
 use crate::backend::PendingWork;
 use crate::connection::{ClientConnection, now};
@@ -62,9 +62,6 @@ const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// The HTTP methods of the endpoint.
 pub(super) const METHODS: &str = "GET, POST, DELETE, OPTIONS";
-
-const EVENT_STREAM: &str = "text/event-stream";
-const JSON: &str = "application/json";
 
 pub(super) async fn answer(
     site: &SiteState,
@@ -95,10 +92,11 @@ async fn post(site: &SiteState, who: &Who, parts: Parts, body: impl RequestBody)
     if !content_type(headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType.into());
     }
-    if !accepts(headers, JSON) && !accepts(headers, EVENT_STREAM) {
+    let accepted = Accepted::read(headers);
+    if !accepted.json && !accepted.events {
         return Err(Refusal::NotAcceptable.into());
     }
-    let answers = session_of(site, who, headers).is_ok_and(|client| client.is_asked());
+    let answers = || session_of(site, who, headers).is_ok_and(|client| client.is_asked());
     // A client that sends nothing more may still wait for its answer.
     let peer: Option<&ClientPeer> = parts.extensions.get();
     let awaited = peer.map(ClientPeer::await_answer);
@@ -114,7 +112,7 @@ async fn post(site: &SiteState, who: &Who, parts: Parts, body: impl RequestBody)
         Ok(Some(conversation)) => {
             conversation.client.reached_by(peer);
             let taken = (incoming, turns, charge);
-            Ok(exchange(site, conversation, taken, awaited, headers).await)
+            Ok(exchange(site, conversation, taken, awaited, (headers, accepted)).await)
         }
         Err(why) => Err(InvalidMessage { id: only_id(&incoming), why }),
     }
@@ -222,7 +220,7 @@ async fn exchange(
     Conversation { client, mut held, parked }: Conversation,
     (incoming, turns, charge): (Incoming, Turns, Arc<Charge>),
     mut awaited: Option<Awaited>,
-    headers: &HeaderMap,
+    (headers, accepted): (&HeaderMap, Accepted),
 ) -> Response<Body> {
     let since = Instant::now();
     let open = OpenLane::new(&client);
@@ -236,8 +234,8 @@ async fn exchange(
     // The work has a copy of the text, in the words of its server.
     let mut works = works.holding(charge);
     site.after_call(&client);
-    let patience = patience(headers, &site.options);
-    let doubted = awaited.as_mut().filter(|_| accepts(headers, EVENT_STREAM));
+    let patience = patience(accepted, &site.options);
+    let doubted = awaited.as_mut().filter(|_| accepted.events);
     let frame = first_frame(&open, &mut works, patience, doubted).await;
     // Whether a session has come, or may still come, of a greeting.
     let is_session = site.options.stateless.is_none()
@@ -293,9 +291,9 @@ async fn first_frame(
 
 /// How long a POST may wait before it becomes a stream: who takes only one of
 /// the two forms of an answer gets that one, as far as it goes.
-fn patience(headers: &HeaderMap, options: &SiteOptions) -> Duration {
+fn patience(accepted: Accepted, options: &SiteOptions) -> Duration {
     let SiteOptions { limits, hang_up, .. } = options;
-    match (accepts(headers, JSON), accepts(headers, EVENT_STREAM)) {
+    match (accepted.json, accepted.events) {
         (false, _) => Duration::ZERO,
         (true, false) => limits.total,
         (true, true) if hang_up.is_zero() => limits.stream_after,
@@ -476,7 +474,7 @@ pub(super) fn open_sse(site: &SiteState, who: &Who, parts: &Parts) -> HttpReply 
     if parts.method != Method::GET {
         return Err(Refusal::WrongHttpMethod { allow: "GET" }.into());
     }
-    if !accepts(&parts.headers, EVENT_STREAM) {
+    if !Accepted::read(&parts.headers).events {
         return Err(Refusal::NotAcceptable.into());
     }
     let most = site.is_full()?;
@@ -515,7 +513,7 @@ pub(super) async fn post_sse_message(
     }
     let awaited = parts.extensions.get().map(ClientPeer::await_answer);
     let (text, turns, charge) =
-        read(&parts.headers, body, site, who, client.is_asked(), awaited.as_ref()).await?;
+        read(&parts.headers, body, site, who, || client.is_asked(), awaited.as_ref()).await?;
     // A client that does not read its stream is not read from: what it sends
     // would be answered there.
     client.wait_for_room().await;
@@ -539,7 +537,7 @@ pub(super) struct HttpSessions {
 
 #[derive(Debug, Default)]
 struct SessionTable {
-    by_id: HashMap<SessionId, OpenSession>,
+    by_id: Table<SessionId, OpenSession>,
     /// The task that looks for idle sessions, once there was one.
     reaping: Option<OwnedTask>,
     closed: bool,

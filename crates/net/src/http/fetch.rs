@@ -16,7 +16,7 @@ use bytes::Bytes;
 use connect::Connector;
 use http::header::{LOCATION, PROXY_AUTHORIZATION};
 use http::uri::Scheme;
-use http::{Request, Response, StatusCode, Uri};
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -123,10 +123,13 @@ impl Fetch {
         mut request: Request<Bytes>,
     ) -> Result<Response<Incoming>, FetchError> {
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.send_once(request.clone()).await?;
-            let Some(target) = redirect_target(request.uri(), &response)? else {
+            // The copy is for later: it has no room for the headers that hyper adds.
+            let again = request.clone();
+            let response = self.send_once(request).await?;
+            let Some(target) = redirect_target(again.uri(), &response)? else {
                 return Ok(response);
             };
+            request = again;
             *request.uri_mut() = target;
         }
         Err(FetchError::TooManyRedirects { max: MAX_REDIRECTS })
@@ -195,6 +198,11 @@ fn origin(url: &Uri) -> String {
     let port = url.port_u16().filter(|port| Some(*port) != default_port(url));
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
     format!("{scheme}://{host}{port}")
+}
+
+/// The `Host` of requests to a plain HTTP URL. Where HTTP/2 may be spoken, hyper decides.
+pub(crate) fn host_header(url: &Uri) -> Option<HeaderValue> {
+    origin(url).strip_prefix("http://").and_then(|host| HeaderValue::from_str(host).ok())
 }
 
 /// Whether both are of one scheme, host and port.

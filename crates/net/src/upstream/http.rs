@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -39,7 +39,7 @@ use super::{Core, Fallback, ServerTarget, Target, Upstream, add};
 use crate::backend::PendingWork;
 use crate::connection::lock;
 use crate::drive::{Either, Stop, race};
-use crate::http::fetch::Fetch;
+use crate::http::fetch::{Fetch, host_header};
 use crate::http::{content_type, is_event_stream, is_json};
 use crate::secret::redact;
 
@@ -411,6 +411,8 @@ pub(super) fn lane_of(id: &Id) -> Option<Lane> {
 pub(super) struct HttpEndpoint {
     pub(super) fetch: Fetch,
     url: Uri,
+    /// The `Host` of its requests, if it is known to speak HTTP/1.1.
+    host: Option<HeaderValue>,
     via: Option<Arc<Via>>,
     /// What was shown last.
     headers: Mutex<Arc<HeaderMap>>,
@@ -438,6 +440,9 @@ pub(super) struct HttpSession {
     version: Option<HeaderValue>,
 }
 
+/// Headers of a request that are not the user's: with room for all, the map does not grow.
+const OUR_HEADERS: usize = 10;
+
 /// How long the server may take to end a session: we are on our way out.
 const DELETE_WAIT: Duration = Duration::from_secs(2);
 
@@ -448,6 +453,7 @@ impl HttpEndpoint {
         Some(Self {
             fetch: server.details.fetch.clone()?,
             url: url.clone(),
+            host: host_header(url),
             via: server.via().cloned(),
             headers: Mutex::new(Arc::new(headers.clone())),
             session: Mutex::default(),
@@ -465,10 +471,16 @@ impl HttpEndpoint {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = self.url.clone();
-        *request.headers_mut() = HeaderMap::clone(&lock(&self.headers));
-        if let Some(via) = &self.via {
-            request.headers_mut().insert(via::HEADER, via.header());
+        let users = Arc::clone(&lock(&self.headers));
+        let mut headers = HeaderMap::with_capacity(users.len() + OUR_HEADERS);
+        headers.extend(users.iter().map(|(name, value)| (name.clone(), value.clone())));
+        if let Some(host) = &self.host {
+            headers.entry(HOST).or_insert_with(|| host.clone());
         }
+        if let Some(via) = &self.via {
+            headers.insert(via::HEADER, via.header());
+        }
+        *request.headers_mut() = headers;
         request
     }
 
