@@ -237,7 +237,10 @@ impl Backend for Bridge {
         let opening = Opening { client, call, request, said };
         // What comes of an internal call tells the supervisor how the server stands.
         let is_probe = opening.call.is_internal() && self.is_common();
-        let opening = if is_probe { Some(opening) } else { self.admit(opening) };
+        let opening = match &self.admission {
+            Some(admission) if !is_probe => self.admit(admission, opening),
+            _ => Some(opening),
+        };
         opening.map_or_else(PendingWork::none, |opening| self.go_on(opening))
     }
 

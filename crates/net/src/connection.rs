@@ -207,7 +207,7 @@ impl ClientConnection {
     ///
     /// Not to be called from [`Backend::open`].
     pub fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut ServerHalf) -> R) -> (R, PendingWork) {
-        self.step_state(None, |state| step(&mut state.half))
+        self.step_in(Turns::default(), None, step)
     }
 
     /// A step that opens calls which have their turns, and a charge for their text: both
@@ -218,23 +218,12 @@ impl ClientConnection {
         charge: Option<&Arc<Charge>>,
         step: impl FnOnce(&mut ServerHalf) -> R,
     ) -> (R, PendingWork) {
-        self.step_state(charge, |state| {
-            state.turns.take(turns);
-            step(&mut state.half)
-        })
-    }
-
-    /// A step, and its verbs to the backend. The calls that it opens hold `charge`.
-    fn step_state<R>(
-        self: &Arc<Self>,
-        charge: Option<&Arc<Charge>>,
-        step: impl FnOnce(&mut ConnectionState) -> R,
-    ) -> (R, PendingWork) {
         // Taken before the step, so that verbs arrive in the order of the steps.
         let _passing = lock(&self.passing);
         let mut state = lock(&self.state);
         state.used = now();
-        let result = step(&mut state);
+        state.turns.take(turns);
+        let result = step(&mut state.half);
         self.deliver(&mut state);
         let mut next = state.half.poll_to_server();
         let round = state.half.poll_round();
@@ -423,12 +412,11 @@ impl ClientConnection {
 
     /// Closes a lane from outside: the client, or the network, hung up.
     pub fn close_lane(self: &Arc<Self>, lane: Lane) -> PendingWork {
-        self.step_state(None, |state| {
-            let Some(mailbox) = state.boxes.remove(&lane) else { return };
-            state.release(mailbox.weight());
-            state.half.handle_closed(lane);
-        })
-        .1
+        let mut state = lock(&self.state);
+        let Some(mailbox) = state.boxes.remove(&lane) else { return PendingWork::none() };
+        state.release(mailbox.weight());
+        drop(state);
+        self.step(|half| half.handle_closed(lane)).1
     }
 }
 

@@ -67,8 +67,7 @@ impl Drop for Draining<'_> {
 
 impl Bridge {
     /// Lets a call on, or keeps it until its turn.
-    pub(super) fn admit(&self, opening: Opening) -> Option<Opening> {
-        let Some(admission) = &self.admission else { return Some(opening) };
+    pub(super) fn admit(&self, admission: &Mutex<Admission>, opening: Opening) -> Option<Opening> {
         let Opening { client, call, request, .. } = &opening;
         let is_open = lock(admission).queue.state.accepts_calls;
         // Whether the call has a living connection to go by.
