@@ -176,7 +176,6 @@ pub struct EventDecoder {
     after_cr: bool,
     draft: EventDraft,
     last_id: Option<Arc<str>>,
-    comments: u64,
 }
 
 /// What the first byte of the input belongs to.
@@ -235,7 +234,6 @@ impl EventDecoder {
             after_cr: false,
             draft: EventDraft::default(),
             last_id: None,
-            comments: 0,
         }
     }
 
@@ -243,11 +241,6 @@ impl EventDecoder {
     /// bounds the memory.
     pub fn push(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
-    }
-
-    /// How many comments have come: a sign of life that is no event.
-    pub fn comments_seen(&self) -> u64 {
-        self.comments
     }
 
     /// Whether an event is so long that it may have no end.
@@ -358,11 +351,10 @@ impl EventDecoder {
             b"data" => {
                 // The one field that is kept as it is, without a copy.
                 self.input.advance(value);
-                self.draft.add_data(self.input.split_to(length - value).freeze());
+                self.draft.add_data(self.input.split_to(length - value));
                 self.input.advance(1);
                 return;
             }
-            b"" => self.comments += 1,
             b"event" => self.draft.set_name(&line[value..]),
             b"id" => self.draft.set_id(&line[value..]),
             b"retry" => self.draft.set_retry(&line[value..]),
@@ -374,16 +366,11 @@ impl EventDecoder {
     /// How the data of the event being read begins; `length` bytes of a line that
     /// does not fit are still in the input. The same wherever the bytes were cut.
     fn head(&self, length: usize) -> Bytes {
-        let data = match self.draft.data() {
-            [] => {
-                let room = self.max.saturating_sub(self.draft.len());
-                let line = &self.input[..length.min(room)];
-                match split_field(line) {
-                    (b"data", value) => &line[value..],
-                    _ => &[],
-                }
-            }
-            data => data,
+        let room = self.max.saturating_sub(self.draft.len());
+        let line = &self.input[..length.min(room)];
+        let data = match (self.draft.data(), split_field(line)) {
+            ([], (b"data", value)) => &line[value..],
+            (data, _) => data,
         };
         Bytes::copy_from_slice(&data[..data.len().min(HEAD)])
     }
@@ -424,33 +411,23 @@ const LONGEST_FIELD: usize = 5;
 
 #[derive(Debug, Default)]
 struct EventDraft {
-    lines: JoinedLines,
+    /// The data lines so far. One is by far the most common case, and is part of the input.
+    data: Option<BytesMut>,
     name: Box<str>,
     /// `Some("")` says that the stream has no id any more.
     id: Option<Arc<str>>,
     retry: Option<u64>,
 }
 
-/// The data so far. One line is by far the most common case.
-#[derive(Debug, Default)]
-enum JoinedLines {
-    #[default]
-    None,
-    One(Bytes),
-    Many(BytesMut),
-}
-
 impl EventDraft {
-    fn add_data(&mut self, line: Bytes) {
-        self.lines = match std::mem::take(&mut self.lines) {
-            JoinedLines::None => JoinedLines::One(line),
-            JoinedLines::One(first) => {
-                let mut joined = BytesMut::with_capacity(first.len() + 1 + line.len());
-                joined.extend_from_slice(&first);
-                JoinedLines::Many(join(joined, &line))
+    fn add_data(&mut self, line: BytesMut) {
+        match &mut self.data {
+            None => self.data = Some(line),
+            Some(data) => {
+                data.extend_from_slice(b"\n");
+                data.extend_from_slice(&line);
             }
-            JoinedLines::Many(joined) => JoinedLines::Many(join(joined, &line)),
-        };
+        }
     }
 
     fn set_name(&mut self, value: &[u8]) {
@@ -477,11 +454,7 @@ impl EventDraft {
 
     /// The data so far.
     fn data(&self) -> &[u8] {
-        match &self.lines {
-            JoinedLines::None => &[],
-            JoinedLines::One(line) => line,
-            JoinedLines::Many(joined) => joined,
-        }
+        self.data.as_deref().unwrap_or_default()
     }
 
     /// What counts towards the limit.
@@ -503,27 +476,16 @@ impl EventDraft {
 
     /// The blank line has come. `last_id` is that of the stream.
     fn finish(self, last_id: &mut Option<Arc<str>>) -> Option<SseEvent> {
-        let data = match self.lines {
-            JoinedLines::None if self.id.is_none() && self.retry.is_none() => return None,
-            JoinedLines::None => Bytes::new(),
-            JoinedLines::One(line) => line,
-            JoinedLines::Many(joined) => joined.freeze(),
-        };
+        if self.data.is_none() && self.id.is_none() && self.retry.is_none() {
+            return None;
+        }
         if let Some(id) = self.id {
             *last_id = (!id.is_empty()).then_some(id);
         }
-        let name = match &*self.name {
-            "" | "message" => None,
-            _ => Some(self.name),
-        };
+        let name = Some(self.name).filter(|name| !matches!(&**name, "" | "message"));
+        let data = self.data.map(BytesMut::freeze).unwrap_or_default();
         Some(SseEvent { name, data, id: last_id.clone(), retry: self.retry })
     }
-}
-
-fn join(mut joined: BytesMut, line: &[u8]) -> BytesMut {
-    joined.extend_from_slice(b"\n");
-    joined.extend_from_slice(line);
-    joined
 }
 
 /// What a line holds besides its value: the longest name, a colon, a space.

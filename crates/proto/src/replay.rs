@@ -44,14 +44,11 @@ impl FromStr for EventId {
 
     /// Takes nothing but what `Display` prints, so that an event has one id.
     fn from_str(text: &str) -> Result<Self, NotAnEventId> {
-        let (stream, seq) = text.split_once('-').ok_or(NotAnEventId)?;
-        Ok(Self { stream: decimal(stream)?, seq: decimal(seq)? })
+        let numbers = text.split_once('-').and_then(|(stream, seq)| {
+            Some(Self { stream: stream.parse().ok()?, seq: seq.parse().ok()? })
+        });
+        numbers.filter(|id| id.to_string() == text).ok_or(NotAnEventId)
     }
-}
-
-fn decimal(digits: &str) -> Result<u64, NotAnEventId> {
-    let canonical = digits == "0" || !digits.starts_with(['0', '+']);
-    digits.parse().ok().filter(|_| canonical).ok_or(NotAnEventId)
 }
 
 /// What has been sent on the streams of one session.
@@ -61,12 +58,13 @@ pub struct Replay {
     max_events: usize,
     bytes: usize,
     streams: BTreeMap<u64, StreamHistory>,
-    /// Every stored event by age, those that are no final answer.
-    notes: BTreeMap<u64, EventId>,
-    /// Every stored final answer by age.
-    finals: BTreeMap<u64, EventId>,
+    /// Every stored event, in the order in which they are evicted.
+    by_rank: BTreeMap<EvictionRank, EventId>,
     next_age: u64,
 }
+
+/// Whether it is a final answer, and its age: notes go first, of both the oldest.
+type EvictionRank = (bool, u64);
 
 #[derive(Debug, Default)]
 struct StreamHistory {
@@ -80,7 +78,7 @@ struct StreamHistory {
 #[derive(Debug)]
 struct Stored {
     payload: Bytes,
-    age: u64,
+    rank: EvictionRank,
 }
 
 /// There is no telling what followed this event.
@@ -110,8 +108,7 @@ impl Replay {
             max_events,
             bytes: 0,
             streams: BTreeMap::new(),
-            notes: BTreeMap::new(),
-            finals: BTreeMap::new(),
+            by_rank: BTreeMap::new(),
             next_age: 0,
         }
     }
@@ -130,20 +127,16 @@ impl Replay {
         if id.seq <= stream.newest {
             return;
         }
-        let age = self.next_age;
+        let rank = (last, self.next_age);
         self.next_age += 1;
         self.bytes += payload.len();
         stream.newest = id.seq;
         stream.ended |= last;
         // A slice would keep the whole buffer alive that it was read into.
         let payload = Bytes::copy_from_slice(payload);
-        stream.events.insert(id.seq, Stored { payload, age });
-        if last {
-            self.finals.insert(age, id)
-        } else {
-            self.notes.insert(age, id)
-        };
-        while self.bytes > self.max_bytes || self.len() > self.max_events {
+        stream.events.insert(id.seq, Stored { payload, rank });
+        self.by_rank.insert(rank, id);
+        while self.bytes > self.max_bytes || self.by_rank.len() > self.max_events {
             self.evict_oldest();
         }
     }
@@ -159,19 +152,12 @@ impl Replay {
         Ok(later.map(move |(&seq, stored)| (EventId { seq, ..id }, &stored.payload)))
     }
 
-    /// Whether the answer that ends `stream` has been pushed: nothing will
-    /// follow what [`after`](Self::after) gives.
-    pub fn has_ended(&self, stream: u64) -> bool {
-        self.streams.get(&stream).is_some_and(|stream| stream.ended)
-    }
-
     /// Nobody will resume `stream` any more.
     pub fn forget(&mut self, stream: u64) {
         let Some(stream) = self.streams.remove(&stream) else { return };
         for stored in stream.events.values() {
             self.bytes -= stored.payload.len();
-            self.notes.remove(&stored.age);
-            self.finals.remove(&stored.age);
+            self.by_rank.remove(&stored.rank);
         }
     }
 
@@ -182,20 +168,13 @@ impl Replay {
 
     /// Forgets every event; streams go on, and what was lost of each is known.
     pub fn clear(&mut self) {
-        while self.len() > 0 {
+        while !self.by_rank.is_empty() {
             self.evict_oldest();
         }
     }
 
-    /// How many events are stored.
-    fn len(&self) -> usize {
-        self.notes.len() + self.finals.len()
-    }
-
     fn evict_oldest(&mut self) {
-        let Some((_, id)) = self.notes.pop_first().or_else(|| self.finals.pop_first()) else {
-            return;
-        };
+        let Some((_, id)) = self.by_rank.pop_first() else { return };
         let stream = self.streams.get_mut(&id.stream).expect("a stored event has its stream");
         let stored = stream.events.remove(&id.seq).expect("each age names a stored event");
         self.bytes -= stored.payload.len();

@@ -158,9 +158,9 @@ fn event_pushed_twice_counts_once() {
 fn end_of_a_stream_is_known() {
     let mut replay = Replay::new(10, MOST_EVENTS);
     replay.push(EventId { stream: 1, seq: 1 }, b"", false);
-    assert!(!replay.has_ended(1));
+    assert!(!replay.streams[&1].ended);
     replay.push(EventId { stream: 1, seq: 2 }, b"", true);
-    assert!(replay.has_ended(1) && !replay.has_ended(2));
+    assert!(replay.streams[&1].ended && !replay.streams.contains_key(&2));
 }
 
 #[test]
@@ -170,19 +170,19 @@ fn number_of_events_and_streams_is_bounded() {
     for seq in 1..=10_000 {
         replay.push(event(1, seq), b"", false);
     }
-    assert_eq!(replay.len(), MOST_EVENTS);
+    assert_eq!(replay.by_rank.len(), MOST_EVENTS);
     for stream in 2..=10_000 {
         replay.push(event(stream, 1), b"", true);
     }
     assert_eq!(replay.streams.len(), MOST_STREAMS);
-    assert!(replay.len() <= MOST_EVENTS);
+    assert!(replay.by_rank.len() <= MOST_EVENTS);
     assert!(replay.after(event(10_000, 0)).is_ok());
     assert!(replay.after(event(1, 10_000)).is_ok(), "a stream that has not ended stays");
     for stream in 20_000..30_000 {
         replay.push(event(stream, 0), b"", false);
     }
     assert_eq!(replay.streams.len(), MOST_STREAMS);
-    assert_eq!(replay.len(), 0);
+    assert_eq!(replay.by_rank.len(), 0);
 }
 
 #[track_caller]
