@@ -500,7 +500,7 @@ fn after(now: Instant, wait: Duration) -> Instant {
 }
 
 /// The only one that there is.
-fn sole<I>(mut all: impl Iterator<Item = I>) -> Option<I> {
+pub(crate) fn sole<I>(mut all: impl Iterator<Item = I>) -> Option<I> {
     let first = all.next();
     first.filter(|_| all.next().is_none())
 }

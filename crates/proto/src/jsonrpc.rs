@@ -124,14 +124,15 @@ pub fn elements(batch: &Bytes) -> Vec<Bytes> {
 
 fn split_batch(text: &Bytes) -> Result<Vec<Bytes>, Refusal> {
     let mut elements = Vec::new();
-    Walker::new(text).elements(|place| {
-        if elements.len() == MAX_BATCH {
-            return Err(Refusal::BadBatch { why: "more than 100 messages" });
-        }
-        elements.push(text.slice(place));
-        Ok(())
-    })?;
-    Ok(elements)
+    let mut is_long = false;
+    let walked = Walker::new(text).elements(|place| match elements.len() {
+        MAX_BATCH => is_long = true,
+        _ => elements.push(text.slice(place)),
+    });
+    match walked {
+        _ if is_long => Err(Refusal::BadBatch { why: "more than 100 messages" }),
+        walked => Ok(walked.map(|()| elements)?),
+    }
 }
 
 fn parse_object(text: Bytes) -> Result<Message, InvalidMessage> {
@@ -273,22 +274,6 @@ impl Message {
         &self.parsed.method
     }
 
-    /// The JSON text of a member, if it is there.
-    pub fn get(&self, member: Member) -> Option<&[u8]> {
-        match &self.edits {
-            Some(edits) => edits.get(&self.parsed, member),
-            None => self.parsed.get(member),
-        }
-    }
-
-    /// The same but for what has changed inside of it, for those who do not look there.
-    fn outline(&self, member: Member) -> Option<&[u8]> {
-        match &self.edits {
-            Some(edits) => edits.outline(&self.parsed, member),
-            None => self.parsed.get(member),
-        }
-    }
-
     /// The string that a member is, if it is there and is one.
     pub fn string(&self, member: Member) -> Option<Cow<'_, str>> {
         as_string(self.get(member)?)
@@ -302,37 +287,12 @@ impl Message {
     /// The member that decides what this is about and is there twice, or in letters
     /// of another case: peers do not agree which of those counts.
     pub fn ambiguous(&self) -> Option<Member> {
-        self.parsed.members().ambiguous()
+        DECISIVE.iter().copied().find(|it| self.is_ambiguous(*it))
     }
 
     /// Whether this member is there twice, or in letters of another case.
     pub fn is_ambiguous(&self, member: Member) -> bool {
-        self.parsed.members().is_ambiguous(member)
-    }
-
-    /// The params, the result or the error, as they were written.
-    pub fn payload(&self) -> Option<&[u8]> {
-        match &self.edits {
-            Some(edits) if edits.is_inside_payload() => edits.payload(&self.parsed),
-            _ => self.parsed.payload(),
-        }
-    }
-
-    /// The same, to keep; it shares the text. Empty if there is none.
-    pub fn payload_bytes(&self) -> Bytes {
-        let text = match &self.edits {
-            Some(edits) if edits.is_inside_payload() => edits.text(&self.parsed),
-            _ => &self.parsed.text,
-        };
-        self.payload().map_or_else(Bytes::new, |payload| text.slice_ref(payload))
-    }
-
-    /// The whole text.
-    pub fn text(&self) -> &Bytes {
-        match &self.edits {
-            Some(edits) => edits.text(&self.parsed),
-            None => &self.parsed.text,
-        }
+        self.parsed.members().ambiguous >> (member as u8) & 1 == 1
     }
 }
 
@@ -714,15 +674,6 @@ impl Members {
     fn place(&self, member: Member) -> Option<Range<usize>> {
         let found = self.found.iter().find(|it| it.member == member)?;
         Some(found.start as usize..found.end as usize)
-    }
-
-    fn is_ambiguous(&self, member: Member) -> bool {
-        self.ambiguous >> (member as u8) & 1 == 1
-    }
-
-    /// The first member that decides something and is there more than once.
-    fn ambiguous(&self) -> Option<Member> {
-        DECISIVE.iter().copied().find(|it| self.is_ambiguous(*it))
     }
 }
 
