@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
 
 use crate::exchange::{Ask, HeaderParams, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
+use crate::header::Header;
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method;
@@ -175,7 +175,7 @@ pub enum Sharing {
 #[expect(missing_docs, reason = "the field names say it")]
 pub enum Transmit {
     /// Write it to the pipe, or POST it; over HTTP its answer comes back on `lane`.
-    Send { lane: Lane, message: Message, headers: Vec<(HeaderName, HeaderValue)> },
+    Send { lane: Lane, message: Message, headers: Vec<Header> },
     /// Close the lane: that is how a call is cancelled there.
     Abort { lane: Lane },
 }

@@ -16,13 +16,12 @@
 //! Verbs carry whole messages: their ids mean nothing on the other side, their
 //! text passes as it is. Each half gives the message the id its own peer knows.
 
-use http::{HeaderName, HeaderValue};
-
 use crate::failure::Outcome;
+use crate::header::Header;
 use crate::jsonrpc::Message;
 
 /// Arguments that a client repeated as headers; none if it has no headers.
-pub type HeaderParams = Option<Vec<(HeaderName, HeaderValue)>>;
+pub type HeaderParams = Option<Vec<Header>>;
 
 /// A call as a server half knows it.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

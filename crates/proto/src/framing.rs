@@ -163,7 +163,7 @@ const READ: usize = 8 * 1024;
 // ```
 
 /// Takes events out of a stream of bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct EventDecoder {
     max: usize,
     input: BytesMut,
@@ -179,9 +179,10 @@ pub struct EventDecoder {
 }
 
 /// What the first byte of the input belongs to.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum At {
     /// The stream, where a byte order mark may stand.
+    #[default]
     Start,
     /// A line of an event that is wanted.
     Event,
@@ -225,16 +226,7 @@ impl SseEvent {
 impl EventDecoder {
     /// The data and the name of an event may hold up to `max` bytes together.
     pub fn new(max: usize) -> Self {
-        Self {
-            max,
-            input: BytesMut::new(),
-            searched: 0,
-            at: At::Start,
-            skipped: 0,
-            after_cr: false,
-            draft: EventDraft::default(),
-            last_id: None,
-        }
+        Self { max, ..Self::default() }
     }
 
     /// Appends `bytes`. Take the events out before the next push: that is what
@@ -355,9 +347,17 @@ impl EventDecoder {
                 self.input.advance(1);
                 return;
             }
-            b"event" => self.draft.set_name(&line[value..]),
-            b"id" => self.draft.set_id(&line[value..]),
-            b"retry" => self.draft.set_retry(&line[value..]),
+            b"event" => self.draft.name = String::from_utf8_lossy(&line[value..]).into(),
+            // What is no text could not be sent back as it came, so it is no id.
+            b"id" if !line[value..].contains(&0) => {
+                let id = str::from_utf8(&line[value..]).ok().map(Into::into);
+                self.draft.id = id.or(self.draft.id.take());
+            }
+            // Anything but digits is no waiting time, nor is more than fits.
+            b"retry" if line[value..].iter().all(u8::is_ascii_digit) => {
+                let digits = str::from_utf8(&line[value..]).ok();
+                self.draft.retry = digits.and_then(|it| it.parse().ok()).or(self.draft.retry);
+            }
             _ => {}
         }
         self.input.advance(length + 1);
@@ -427,28 +427,6 @@ impl EventDraft {
                 data.extend_from_slice(b"\n");
                 data.extend_from_slice(&line);
             }
-        }
-    }
-
-    fn set_name(&mut self, value: &[u8]) {
-        self.name = String::from_utf8_lossy(value).into();
-    }
-
-    /// What is no text could not be sent back as it came, so it is no id.
-    fn set_id(&mut self, value: &[u8]) {
-        if !value.contains(&0)
-            && let Ok(id) = str::from_utf8(value)
-        {
-            self.id = Some(id.into());
-        }
-    }
-
-    /// Anything but digits is no waiting time, nor is more than fits.
-    fn set_retry(&mut self, value: &[u8]) {
-        if value.iter().all(u8::is_ascii_digit)
-            && let Some(retry) = str::from_utf8(value).ok().and_then(|digits| digits.parse().ok())
-        {
-            self.retry = Some(retry);
         }
     }
 

@@ -15,6 +15,9 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, H
 
 pub mod param;
 
+/// One header and its value.
+pub type Header = (HeaderName, HeaderValue);
+
 /// Which event a resumed stream continues after.
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The method of the body.
@@ -88,11 +91,9 @@ impl Mirror<'_> {
             }
         }
         let Some(meant) = self.name else { return Ok(()) };
-        match only(headers, &NAME)? {
-            Some(said) => match decode(NAME, said)? {
-                said if said == meant => Ok(()),
-                said => Err(Mismatch::differs(NAME, &said, meant)),
-            },
+        match only(headers, &NAME)?.map(|said| decode(&NAME, said)).transpose()? {
+            Some(said) if said == meant => Ok(()),
+            Some(said) => Err(Mismatch::differs(NAME, &said, meant)),
             None if required => Err(Mismatch::Missing { header: NAME }),
             None => Ok(()),
         }
@@ -120,16 +121,6 @@ pub enum Mismatch {
 }
 
 impl Mismatch {
-    /// The header in question.
-    pub fn header(&self) -> &HeaderName {
-        match self {
-            Self::Differs { header, .. }
-            | Self::Missing { header }
-            | Self::Repeated { header }
-            | Self::Unreadable { header, .. } => header,
-        }
-    }
-
     fn differs(header: HeaderName, said: &str, meant: impl fmt::Display) -> Self {
         Self::Differs { header, said: shorten(said), meant: shorten(&meant.to_string()) }
     }
@@ -147,8 +138,8 @@ fn only<'a>(
     }
 }
 
-fn decode(header: HeaderName, said: &HeaderValue) -> Result<Cow<'_, str>, Mismatch> {
-    decode_value(said).map_err(|why| Mismatch::Unreadable { header, why })
+fn decode<'a>(header: &HeaderName, said: &'a HeaderValue) -> Result<Cow<'a, str>, Mismatch> {
+    decode_value(said).map_err(|why| Mismatch::Unreadable { header: header.clone(), why })
 }
 
 /// An argument may be a whole file; an error message should not be.

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::json::{Fault, ObjectKey, Walker, try_unescape, unescape};
+use crate::json::{Fault, Walker, try_unescape, unescape};
 use crate::limits::MAX_BATCH;
 use crate::method::{self, meta};
 use crate::refusal::Refusal;
@@ -141,8 +141,9 @@ fn parse_object(text: Bytes) -> Result<Message, InvalidMessage> {
     }
     let mut found = EnvelopeScan::default();
     let walked = found.walk(&text);
-    let id = found.id.take();
-    match walked.and_then(|()| found.classify(&text, id.as_ref())) {
+    let classified = walked.and_then(|()| found.classify(&text));
+    let id = found.id;
+    match classified {
         Ok((kind, method, payload)) => {
             let id_at = found.places[1].clone().unwrap_or_default();
             let members = OnceLock::new();
@@ -209,11 +210,8 @@ impl EnvelopeScan {
         }
     }
 
-    fn classify(
-        &self,
-        text: &[u8],
-        id: Option<&Id>,
-    ) -> Result<(Kind, MethodName, Option<Range<usize>>), Refusal> {
+    fn classify(&self, text: &[u8]) -> Result<(Kind, MethodName, Option<Range<usize>>), Refusal> {
+        let id = &self.id;
         let [version, id_at, method, params, result, error] = self.places.clone();
         if version.is_none() {
             return Err(wrong("jsonrpc is missing"));
@@ -302,7 +300,12 @@ impl Parsed {
     }
 
     fn members(&self) -> &Members {
-        self.members.get_or_init(|| self.payload().map(Members::find_in).unwrap_or_default())
+        self.members.get_or_init(|| {
+            let mut members = Members::default();
+            // Text that cannot be read has no members.
+            _ = self.payload().map(|payload| members.read(&mut Walker::new(payload)));
+            members
+        })
     }
 
     fn get(&self, member: Member) -> Option<&[u8]> {
@@ -588,69 +591,47 @@ struct FoundMember {
 }
 
 impl Members {
-    /// Those of a payload that was walked before.
-    fn find_in(payload: &[u8]) -> Self {
-        let mut members = Self::default();
-        // Text that cannot be read has no members.
-        _ = members.read(&mut Walker::new(payload));
-        members
-    }
-
     /// Walks over the value that is next, the payload of a message, and notes its members.
     fn read(&mut self, walker: &mut Walker<'_>) -> Result<(), Fault> {
         self.from = walker.position();
         self.found.clear();
         self.ambiguous = 0;
         if walker.is_at_object() {
-            self.object(walker, ObjectLevel::Payload, 1)
+            self.walk(walker, ObjectLevel::Payload, 1)
         } else {
             walker.value(1)
         }
     }
 
-    fn object(
-        &mut self,
-        walker: &mut Walker<'_>,
-        level: ObjectLevel,
-        depth: u32,
-    ) -> Result<(), Fault> {
+    fn walk(&mut self, text: &mut Walker<'_>, level: ObjectLevel, depth: u32) -> Result<(), Fault> {
         let mut seen = 0_u64;
-        let mut more = walker.open_object()?;
+        let mut more = text.open_object()?;
         while more {
-            let key = walker.next_key()?;
+            let key = text.next_key()?;
             let member = Member::find(level, &key.plain());
-            self.note_doubt(level, key, member, &mut seen);
-            let start = walker.position();
-            match member.and_then(Member::opens).filter(|_| walker.is_at_object()) {
+            // Peers do not agree which counts of two members, or whether case does.
+            let near = |it: &Member| it.place().0 == level && key.resembles(it.key());
+            if let Some(meant) = member.or_else(|| DECISIVE.iter().copied().find(near)) {
+                let bit = 1 << meant as u8;
+                if member.is_none() || seen & bit != 0 {
+                    self.ambiguous |= bit;
+                }
+                seen |= bit;
+            }
+            let start = text.position();
+            match member.and_then(Member::opens).filter(|_| text.is_at_object()) {
                 Some(inner) => {
                     self.forget(inner);
-                    self.object(walker, inner, depth + 1)?;
+                    self.walk(text, inner, depth + 1)?;
                 }
-                None => walker.value(depth + 1)?,
+                None => text.value(depth + 1)?,
             }
             if let Some(member) = member {
-                self.set(member, start, walker.position());
+                self.set(member, start, text.position());
             }
-            more = walker.next_member()?;
+            more = text.next_member()?;
         }
         Ok(())
-    }
-
-    /// Peers do not agree which counts of two members, or whether case does.
-    fn note_doubt(
-        &mut self,
-        level: ObjectLevel,
-        key: ObjectKey<'_>,
-        member: Option<Member>,
-        seen: &mut u64,
-    ) {
-        let near = |it: &Member| it.place().0 == level && key.resembles(it.key());
-        let Some(meant) = member.or_else(|| DECISIVE.iter().copied().find(near)) else { return };
-        let bit = 1 << meant as u8;
-        if member.is_none() || *seen & bit != 0 {
-            self.ambiguous |= bit;
-        }
-        *seen |= bit;
     }
 
     /// The last of equal members counts, as in every SDK's parser.

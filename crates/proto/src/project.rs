@@ -47,11 +47,6 @@ impl CacheHints {
     }
 }
 
-/// A result that is not even a JSON object.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the result is no JSON object")]
-pub struct NotAnObject;
-
 /// Members that only modern clients know.
 const MODERN: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
 
@@ -64,8 +59,8 @@ pub fn legacy(
     method: &str,
     revision: Revision,
     wrapped: bool,
-) -> Result<Bytes, NotAnObject> {
-    Walker::new(&result).members(|_| {}).map_err(|_| NotAnObject)?;
+) -> Result<Bytes, Failure> {
+    Walker::new(&result).members(|_| {}).map_err(|_| no_object())?;
     let rules = revision.rules();
     let result = patch::without(&result, &[], &MODERN).unwrap_or(result);
     let changed = match method {
@@ -80,6 +75,11 @@ pub fn legacy(
         _ => None,
     };
     Ok(changed.unwrap_or(result))
+}
+
+/// What a result that is not even a JSON object comes to.
+fn no_object() -> Failure {
+    Failure::translation("the result is no JSON object")
 }
 
 /// A tool as it is listed for an older client.
@@ -98,7 +98,7 @@ pub fn modern(
     method: &str,
     server: Option<&[u8]>,
     cache: CacheHints,
-) -> Result<Bytes, NotAnObject> {
+) -> Result<Bytes, Failure> {
     let mut found = [None; 4];
     let mut is_empty = true;
     let walked = Walker::new(result).members(|member| {
@@ -109,7 +109,7 @@ pub fn modern(
             }
         }
     });
-    walked.map_err(|_| NotAnObject)?;
+    walked.map_err(|_| no_object())?;
     let [kind, ttl, scope, about] = found;
     let mut add = Vec::new();
     if kind.is_none() {

@@ -5,7 +5,7 @@
 //! the oldest when it is full, answers last: losing a progress note is a
 //! nuisance, losing an answer loses the call. Whoever resumes gets everything
 //! that followed, or the answer with what is left of the notes before it, or
-//! [`UnknownEventId`]: never a stream with a hole in it and no answer.
+//! nothing: never a stream with a hole in it and no answer.
 //!
 //! ```text
 //!   push ──▶ notes, oldest first ──▶ evicted first
@@ -52,7 +52,7 @@ impl FromStr for EventId {
 }
 
 /// What has been sent on the streams of one session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Replay {
     max_bytes: usize,
     max_events: usize,
@@ -81,14 +81,6 @@ struct Stored {
     rank: EvictionRank,
 }
 
-/// There is no telling what followed this event.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("event {id} is unknown, or what followed it is gone")]
-pub struct UnknownEventId {
-    /// What was to be resumed after.
-    pub id: EventId,
-}
-
 impl StreamHistory {
     /// Whether nothing is missing after `seq`, or nothing but notes: an answer
     /// that is there is worth more than what was said before it.
@@ -103,14 +95,7 @@ impl Replay {
     /// An empty history of up to `max_bytes` of payload in up to `max_events`. An
     /// event costs about a hundred bytes besides its payload.
     pub fn new(max_bytes: usize, max_events: usize) -> Self {
-        Self {
-            max_bytes,
-            max_events,
-            bytes: 0,
-            streams: BTreeMap::new(),
-            by_rank: BTreeMap::new(),
-            next_age: 0,
-        }
+        Self { max_bytes, max_events, ..Self::default() }
     }
 
     /// Remembers an event. `last` says that it is the answer that ends its stream.
@@ -141,15 +126,12 @@ impl Replay {
         }
     }
 
-    /// The events that followed `id` on its stream, oldest first.
-    pub fn after(
-        &self,
-        id: EventId,
-    ) -> Result<impl Iterator<Item = (EventId, &Bytes)> + '_, UnknownEventId> {
-        let stream = self.streams.get(&id.stream).filter(|stream| stream.can_follow(id.seq));
-        let stream = stream.ok_or(UnknownEventId { id })?;
+    /// The events that followed `id` on its stream, oldest first; none if `id` is unknown,
+    /// or what followed it is gone.
+    pub fn after(&self, id: EventId) -> Option<impl Iterator<Item = (EventId, &Bytes)>> {
+        let stream = self.streams.get(&id.stream).filter(|stream| stream.can_follow(id.seq))?;
         let later = stream.events.range((Bound::Excluded(id.seq), Bound::Unbounded));
-        Ok(later.map(move |(&seq, stored)| (EventId { seq, ..id }, &stored.payload)))
+        Some(later.map(move |(&seq, stored)| (EventId { seq, ..id }, &stored.payload)))
     }
 
     /// Nobody will resume `stream` any more.

@@ -8,6 +8,7 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::header::Header;
 use crate::jsonrpc::{Kind, Member, Message};
 
 /// Names the trace and the span that a call is part of.
@@ -47,7 +48,7 @@ impl Parent {
 
     /// What a message says about the trace it is part of.
     pub fn of(message: &Message) -> Option<Self> {
-        Self::parse(&message.trace_parent()?)
+        Self::parse(&message.string(Member::TraceParent)?)
     }
 
     /// Whether the caller records the trace.
@@ -102,7 +103,7 @@ pub fn from_headers(message: &Message, headers: &HeaderMap) -> Option<Message> {
 }
 
 /// What a call says of its trace, as headers.
-pub fn to_headers(message: &Message) -> Vec<(HeaderName, HeaderValue)> {
+pub fn to_headers(message: &Message) -> Vec<Header> {
     let header = |(key, text): (&'static str, String)| {
         Some((HeaderName::from_static(key), HeaderValue::from_str(&text).ok()?))
     };

@@ -146,7 +146,7 @@ impl<T: Ticket> ToLegacy<T> {
             method::LISTEN => self.listen(ticket, request, now),
             name if method::is_modern_only(name) => self.task_call(ticket, request, now),
             // The headers of a call fit its arguments, if it has any (GW-44).
-            _ => match said.as_deref().map(|said| self.tools.headers(request, Some(said))) {
+            _ => match said.as_ref().map(|_| self.tools.headers(request, said)) {
                 Some(Err(mismatch)) => self.to_client.finish(ticket, Refusal::from(mismatch)),
                 _ => self.call(ticket, request, now),
             },
@@ -369,10 +369,8 @@ impl<T: Ticket> ToLegacy<T> {
         let server = server.filter(|it| it.len() <= MAX_SERVER_INFO);
         let own = answer.without_meta(&[Member::MetaRelatedTask]);
         let own = project::without_dropped(own.payload_bytes(), method);
-        match project::modern(&own, method, server, CacheHints::default()) {
-            Ok(result) => answer.with_payload(&result).into(),
-            Err(error) => Failure::translation(error.to_string()).into(),
-        }
+        let result = project::modern(&own, method, server, CacheHints::default());
+        result.map(|result| answer.with_payload(&result)).into()
     }
 
     /// What a legacy server said of itself, as a modern one says it (GW-40).

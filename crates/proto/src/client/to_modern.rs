@@ -396,10 +396,8 @@ fn older_answer(answer: &Message, method: &str, revision: Revision, wrapped: boo
         return project::error_for_legacy(answer, method).into();
     }
     let own = answer.without_meta(&[Member::MetaServer]);
-    match project::legacy(own.payload_bytes(), method, revision, wrapped) {
-        Ok(result) => answer.with_payload(&result).into(),
-        Err(error) => Failure::translation(error.to_string()).into(),
-    }
+    let result = project::legacy(own.payload_bytes(), method, revision, wrapped);
+    result.map(|result| answer.with_payload(&result)).into()
 }
 
 // The handshake with a server that has none.

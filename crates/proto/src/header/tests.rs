@@ -118,7 +118,7 @@ fn error_shows_no_more_of_a_value_than_one_can_read() {
     let mirror = Mirror { version: "v1", method: "m", name: Some(&long) };
     let headers = parse("mcp-protocol-version: v1\nmcp-method: m\nmcp-name: y");
     let mismatch = mirror.check(&headers).unwrap_err();
-    assert_eq!(mismatch.header(), NAME);
+    assert!(mismatch.to_string().starts_with("header mcp-name says"));
     assert!(mismatch.to_string().len() < 200);
 }
 

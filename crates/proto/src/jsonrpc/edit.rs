@@ -39,7 +39,7 @@ impl Message {
         if self.parsed.id_at.is_empty() {
             // An error that came without any id member: there is no place to put one.
             let error = self.payload().unwrap_or(b"{}");
-            return Self::build(self.kind(), Some(id), "", Some(("error", error)));
+            return Self::build(self.kind(), Some(id), "", Some(error));
         }
         self.edited(Some(id.clone()), self.changes().to_vec())
     }
@@ -48,8 +48,7 @@ impl Message {
     #[must_use]
     pub fn with_payload(&self, payload: &[u8]) -> Self {
         let Some(place) = self.parsed.payload.clone() else {
-            let params = Some(("params", payload));
-            return Self::build(self.kind(), self.id(), self.method(), params);
+            return Self::build(self.kind(), self.id(), self.method(), Some(payload));
         };
         let Parsed { text, kind, id, id_at, method, .. } = &*self.parsed;
         let text = splice(text, place.clone(), payload);
@@ -304,17 +303,17 @@ pub(crate) fn quoted(text: &str) -> String {
 impl Message {
     /// A request; `params` is JSON text.
     pub fn request(id: &Id, method: &str, params: Option<&[u8]>) -> Self {
-        Self::build(Kind::Request, Some(id), method, params.map(|text| ("params", text)))
+        Self::build(Kind::Request, Some(id), method, params)
     }
 
     /// A notification; `params` is JSON text.
     pub fn notification(method: &str, params: Option<&[u8]>) -> Self {
-        Self::build(Kind::Notification, None, method, params.map(|text| ("params", text)))
+        Self::build(Kind::Notification, None, method, params)
     }
 
     /// An answer; `result` is JSON text.
     pub fn result(id: &Id, result: &[u8]) -> Self {
-        Self::build(Kind::Result, Some(id), "", Some(("result", result)))
+        Self::build(Kind::Result, Some(id), "", Some(result))
     }
 
     /// A refusal as an answer; without an id if the request could not be read.
@@ -328,16 +327,11 @@ impl Message {
 
     /// An error as an answer.
     pub fn error(id: Option<&Id>, error: &Value) -> Self {
-        Self::build(Kind::Error, id, "", Some(("error", error.to_string().as_bytes())))
+        Self::build(Kind::Error, id, "", Some(error.to_string().as_bytes()))
     }
 
-    pub(super) fn build(
-        kind: Kind,
-        id: Option<&Id>,
-        method: &str,
-        payload: Option<(&str, &[u8])>,
-    ) -> Self {
-        let mut text = BytesMut::with_capacity(64 + payload.map_or(0, |(_, text)| text.len()));
+    fn build(kind: Kind, id: Option<&Id>, method: &str, payload: Option<&[u8]>) -> Self {
+        let mut text = BytesMut::with_capacity(64 + payload.map_or(0, <[_]>::len));
         text.put_slice(b"{\"jsonrpc\":\"2.0\"");
         let mut id_at = 0..0;
         if kind != Kind::Notification {
@@ -350,10 +344,12 @@ impl Message {
             text.put_slice(b",\"method\":");
             text.put_slice(quoted(method).as_bytes());
         }
-        let payload = payload.map(|(member, value)| {
-            text.put_slice(b",\"");
-            text.put_slice(member.as_bytes());
-            text.put_slice(b"\":");
+        let payload = payload.map(|value| {
+            text.put_slice(match kind {
+                Kind::Request | Kind::Notification => b",\"params\":",
+                Kind::Result => b",\"result\":",
+                Kind::Error => b",\"error\":",
+            });
             text.put_slice(value);
             text.len() - value.len()..text.len()
         });

@@ -233,11 +233,6 @@ impl Message {
         self.string(Member::Level)
     }
 
-    /// The trace that it is part of.
-    pub fn trace_parent(&self) -> Option<Cow<'_, str>> {
-        self.string(Member::TraceParent)
-    }
-
     /// The code of an error; none if it is no error.
     pub fn error_code(&self) -> Option<i64> {
         let code = self.get(Member::Code).filter(|_| self.kind() == Kind::Error)?;

@@ -686,9 +686,9 @@ impl ClientStreams {
             self.room_for_listener()?;
         }
         let missed: Vec<_> = match self.history.after(last) {
-            Ok(events) => events.map(|(event, text)| (event, text.clone())).collect(),
-            Err(_) if self.is_before_first_event(last) => Vec::new(),
-            Err(_) => return Err(unknown()),
+            Some(events) => events.map(|(event, text)| (event, text.clone())).collect(),
+            None if self.is_before_first_event(last) => Vec::new(),
+            None => return Err(unknown()),
         };
         self.out.push_back((lane, Frame::Begin { prime: None }));
         if last.stream == MAIN {

@@ -17,12 +17,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::Frame;
 use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, HeaderParams, Lane};
-use crate::header::{Mirror, PARAM_PREFIX, param};
+use crate::header::{Header, Mirror, PARAM_PREFIX, param};
 use crate::jsonrpc::{Id, InvalidMessage, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method::{self, meta};
@@ -56,7 +56,7 @@ struct ModernCall {
     /// As it came first.
     request: Message,
     /// The arguments that it repeated as headers.
-    said: Vec<(HeaderName, HeaderValue)>,
+    said: Vec<Header>,
     round: QuestionRound,
     /// What its client said of itself the last time it came back with input.
     retry: Option<RetryEnvelope>,
@@ -298,7 +298,7 @@ impl ModernServerHalf {
 }
 
 /// The arguments that the client repeated as headers, as it wrote them.
-fn param_headers(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+fn param_headers(headers: &HeaderMap) -> Vec<Header> {
     let params = headers.iter().filter(|(name, _)| name.as_str().starts_with(PARAM_PREFIX));
     params.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
