@@ -36,7 +36,7 @@ pub enum Failure {
     #[error("the server {server:?} did not start within {}ms", waited.as_millis())]
     StartTimeout { server: Arc<str>, waited: Duration },
     /// The connection is over.
-    #[error("Transport closed{}", Bracketed(reason))]
+    #[error("Transport closed{}", bracketed(reason.as_deref()))]
     Closed { reason: Option<Arc<str>> },
     /// The server's process ended.
     #[error("{0}")]
@@ -343,12 +343,8 @@ impl PartialEq for FailureSource {
 impl Eq for FailureSource {}
 
 /// A reason in brackets, if there is one.
-struct Bracketed<'a>(&'a Option<Arc<str>>);
-
-impl fmt::Display for Bracketed<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |reason| write!(f, " ({reason})"))
-    }
+fn bracketed(reason: Option<&str>) -> String {
+    reason.map_or_else(String::new, |reason| format!(" ({reason})"))
 }
 
 fn named(server: Option<&str>) -> String {

@@ -33,17 +33,8 @@ pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// Whether this header is ours alone to set, whatever the user configured.
 pub fn is_ours(name: &HeaderName) -> bool {
-    let protected = [
-        ACCEPT,
-        AUTHORIZATION,
-        CONTENT_TYPE,
-        LAST_EVENT_ID,
-        METHOD,
-        NAME,
-        PROTOCOL_VERSION,
-        SESSION_ID,
-    ];
-    protected.contains(name)
+    let general = [ACCEPT, AUTHORIZATION, CONTENT_TYPE, LAST_EVENT_ID];
+    general.contains(name) || [METHOD, NAME, PROTOCOL_VERSION, SESSION_ID].contains(name)
 }
 
 /// What the headers of a modern request must say.

@@ -142,7 +142,7 @@ pub mod meta {
             Some((prefix, name)) => (Some(prefix), name),
             None => (None, key),
         };
-        let named = is_name(name) || (name.is_empty() && prefix.is_some());
+        let named = is_word(name, "-_.") || (name.is_empty() && prefix.is_some());
         named && prefix.is_none_or(|prefix| prefix.split('.').all(is_label))
     }
 
@@ -152,18 +152,14 @@ pub mod meta {
     }
 
     fn is_label(label: &str) -> bool {
-        let (first, last) = (label.bytes().next(), label.bytes().next_back());
-        let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        first.is_some_and(|byte| byte.is_ascii_alphabetic())
-            && last.is_some_and(|byte| byte.is_ascii_alphanumeric())
-            && label.bytes().all(inner)
+        label.starts_with(|first: char| first.is_ascii_alphabetic()) && is_word(label, "-")
     }
 
-    fn is_name(name: &str) -> bool {
-        let ends = [name.bytes().next(), name.bytes().next_back()];
-        let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        ends.iter().all(|end| end.is_some_and(|byte| byte.is_ascii_alphanumeric()))
-            && name.bytes().all(inner)
+    /// Whether it is made of letters and digits, with these `marks` between them.
+    fn is_word(word: &str, marks: &str) -> bool {
+        let plain = |letter: char| letter.is_ascii_alphanumeric();
+        let is_inner = |letter| plain(letter) || marks.contains(letter);
+        word.starts_with(plain) && word.ends_with(plain) && word.chars().all(is_inner)
     }
 }
 

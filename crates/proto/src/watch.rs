@@ -60,11 +60,7 @@ impl ResourceWatch {
 
 impl Watches {
     /// Whether all of these can be watched besides the rest.
-    pub(crate) fn have_room<'a>(
-        &self,
-        uris: impl Iterator<Item = &'a str>,
-        watcher: Watcher,
-    ) -> bool {
+    pub(crate) fn have_room<'a>(&self, uris: impl Iterator<Item = &'a str>, who: Watcher) -> bool {
         let uris: HashSet<&str> = uris.collect();
         let new = |is_known: &dyn Fn(&str) -> bool| {
             let new = uris.iter().filter(|uri| !is_known(uri));
@@ -72,11 +68,10 @@ impl Watches {
         };
         let (count, bytes) = new(&|uri| self.by_uri.contains_key(uri));
         let fits = self.by_uri.len() + count <= MOST && self.bytes + bytes <= MOST_BYTES;
-        let Some(principal) = watcher.principal else { return fits };
+        let Some(principal) = who.principal else { return fits };
         let own = self.shares.get(&principal).copied().unwrap_or_default();
-        let is_own = |uri: &str| {
-            self.by_uri.get(uri).is_some_and(|owners| owners.contains_key(&watcher.client))
-        };
+        let is_own =
+            |uri: &str| self.by_uri.get(uri).is_some_and(|owners| owners.contains_key(&who.client));
         let (count, bytes) = new(&is_own);
         fits && own.0 + count <= share(MOST) && own.1 + bytes <= share(MOST_BYTES)
     }

@@ -65,6 +65,8 @@ pub struct LegacyClientHalf<T> {
     pub(super) to_client: EventQueue<T>,
 }
 
+type CallToLegacy<T> = OutstandingCall<Option<T>>;
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum GreetingPhase {
     /// Not greeted, or lost.
@@ -265,18 +267,18 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// A call's lane ended without its answer.
     pub(super) fn handle_unanswered(&mut self, lane: Lane, why: &Failure) {
         match self.ledger.end(lane) {
-            Some(call) => self.handle_failure(lane, call, why),
+            Some(call) => self.handle_failure(lane, call, &why.clone().into()),
             None => self.end_cancelled_lane(lane),
         }
     }
 
-    fn handle_failure(&mut self, id: Lane, call: OutstandingCall<Option<T>>, why: &Failure) {
+    fn handle_failure(&mut self, id: Lane, call: CallToLegacy<T>, why: &Outcome) {
         self.end_watch(id, &call, false);
         if let Some(to) = call.owner {
             self.to_client.finish(to, why.clone());
         }
         if call.request.method() == method::INITIALIZE {
-            self.give_up_greeting(&why.clone().into());
+            self.give_up_greeting(why);
         }
     }
 
@@ -287,7 +289,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
                 self.withdraw(id);
                 self.remember_cancelled(id, &call, None, now);
             }
-            let why = call.timed_out(now);
+            let why = call.timed_out(now).into();
             self.handle_failure(id, call, &why);
         }
         self.expire_cancelled(now);
@@ -421,10 +423,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
         for held in std::mem::take(&mut self.held) {
             let Transmit::Send { lane, .. } = held else { continue };
             if let Some(call) = self.ledger.end(lane) {
-                self.end_watch(lane, &call, false);
-                if let Some(to) = call.owner {
-                    self.to_client.finish(to, outcome.clone());
-                }
+                self.handle_failure(lane, call, outcome);
             }
         }
     }
@@ -610,7 +609,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// A call that cannot get what the server asked for.
     fn fail_asked(&mut self, id: Lane, why: &'static str) {
         if let Some(call) = self.ledger.end(id) {
-            self.handle_failure(id, call, &Failure::AnswerLost { why });
+            self.handle_failure(id, call, &Failure::AnswerLost { why }.into());
         }
     }
 

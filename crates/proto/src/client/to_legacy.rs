@@ -315,7 +315,7 @@ impl<T: Ticket> ToLegacy<T> {
         if answer.error_code() == Some(code::VISIT_FIRST) && self.begin_visit(number, answer)
             || self.had_to_be_task(number, answer, now)
             || self.handle_created(number, answer, now)
-            || self.handle_task_answer(number, answer, now)
+            || self.handle_standing(number, answer, now)
         {
             return;
         }
@@ -339,22 +339,17 @@ impl<T: Ticket> ToLegacy<T> {
         let call = self.calls.values_mut().find(|call| call.ticket == *ticket);
         let Some(call) = call else { return };
         call.level = method::wanted_severity(request);
-        if let Some(declared) = request.part(Member::MetaCapabilities) {
-            call.request = declaring(&call.request, declared);
+        let knows_tasks = declares_tasks(&call.request);
+        if call.request.has(Member::MetaCapabilities)
+            && let Some(declared) = request.part(Member::MetaCapabilities)
+        {
+            // Whoever stands between counts on a task only if the first request knew tasks.
+            let bare = declared.without(&["extensions"], &[TASKS]).filter(|_| !knows_tasks);
+            let declared = bare.unwrap_or_else(|| declared.text().to_vec().into());
+            call.request = call.request.with(Member::MetaCapabilities, declared);
         }
         self.set_level(None, now);
     }
-}
-
-/// A request of a client that can do this. Whoever stands between counts on a task only
-/// if the first request knew tasks.
-fn declaring(first: &Message, declared: Part<'_>) -> Message {
-    if !first.has(Member::MetaCapabilities) {
-        return first.clone();
-    }
-    let bare = declared.without(&["extensions"], &[TASKS]).filter(|_| !declares_tasks(first));
-    let declared = bare.unwrap_or_else(|| declared.text().to_vec().into());
-    first.with(Member::MetaCapabilities, declared)
 }
 
 // Answers of the server, in the words of a modern client.

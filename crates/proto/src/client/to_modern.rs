@@ -138,8 +138,11 @@ impl<T: Ticket> ToModern<T> {
                 let method = name.to_owned();
                 self.to_client.finish(ticket, Refusal::UnknownMethod { method });
             }
-            _ => {
-                let tasking = self.tasking_of(&ticket, request);
+            name => {
+                let names_task = request.part(Member::Task).is_some_and(Part::is_object);
+                let may_be_task = names_task && name == method::CALL_TOOL;
+                let is_wanted = may_be_task && self.offers_tasks(&ticket);
+                let tasking = if is_wanted { Tasking::Wanted } else { Tasking::Nothing };
                 self.call(ticket, request, tasking, now);
             }
         }
@@ -253,7 +256,9 @@ impl<T: Ticket> ToModern<T> {
         self.inner.handle_timeout(now);
         self.translate(now);
         self.end_late_rounds(now);
-        self.end_late_listing(now);
+        if self.tools.due().is_some_and(|until| until <= now) {
+            self.finish_waiting(now);
+        }
         self.poll_tasks(now);
         self.tasks.expire(now);
         self.handle_listen_timeout(now);
@@ -339,7 +344,7 @@ impl<T: Ticket> ToModern<T> {
 
     /// The server answered a call.
     fn handle_answer(&mut self, number: u64, answer: &Message, now: Instant) {
-        if self.handle_task_answer(number, answer, now) || self.try_as_task(number, answer, now) {
+        if self.handle_standing(number, answer, now) || self.try_as_task(number, answer, now) {
             return;
         }
         let Some(call) = self.calls.get(&number) else { return };

@@ -196,11 +196,15 @@ impl LegacyServerHalf {
             self.phase = Phase::Greeting;
             self.note_greeting(&request);
         }
-        self.end_cancelled_under(&id);
+        // A late answer to another call under this id would be taken for one to this.
+        let same = self.cancelled.iter().find(|(_, (call, _))| call.id == id);
+        if let Some(exchange) = same.map(|(&exchange, _)| exchange) {
+            self.end_cancelled(exchange);
+        }
         let exchange = Exchange(self.next_exchange);
         self.next_exchange += 1;
         self.by_id.insert(id.clone(), exchange);
-        let watch = self.note_watching(exchange, &request);
+        let watch = self.note_watch(exchange, &request);
         self.calls.insert(exchange, LegacyCall { id, lane, greets, watch });
         let request = self.for_server(request);
         self.to_server.push_back(ClientEvent::Open { exchange, request, said: None });
@@ -394,14 +398,6 @@ impl LegacyServerHalf {
         }
     }
 
-    /// The client uses an id again: a late answer would be taken for another.
-    fn end_cancelled_under(&mut self, id: &Id) {
-        let same = self.cancelled.iter().find(|(_, (call, _))| call.id == *id);
-        if let Some(exchange) = same.map(|(&exchange, _)| exchange) {
-            self.end_cancelled(exchange);
-        }
-    }
-
     /// How far the conversation has got.
     pub fn phase(&self) -> Phase {
         self.phase
@@ -414,7 +410,9 @@ impl LegacyServerHalf {
 
     /// Whether ending it now would take something away from somebody.
     pub fn is_busy(&self) -> bool {
-        !self.calls.is_empty() || self.streams.is_attached()
+        !self.calls.is_empty()
+            || self.streams.is_heard()
+            || self.streams.open.values().any(|stream| stream.lane.is_some())
     }
 
     /// Bytes kept for a client that comes back to a stream, or opens one.
@@ -744,11 +742,6 @@ impl ClientStreams {
     /// Whether anybody is there to hear what belongs to no call.
     fn is_heard(&self) -> bool {
         self.carrier == Carrier::Pipe || !self.listeners.is_empty()
-    }
-
-    /// Whether the client has any lane open.
-    fn is_attached(&self) -> bool {
-        self.is_heard() || self.open.values().any(|stream| stream.lane.is_some())
     }
 
     /// How many streams somebody reads; a pipe is one.

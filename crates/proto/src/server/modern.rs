@@ -365,20 +365,16 @@ impl ModernCall {
 
 /// Both required members of the envelope, each of its type (META-1).
 fn check_envelope(request: &Message) -> Result<String, Refusal> {
-    let broken = |what: &str| Refusal::BadEnvelope { what: format!("params._meta: {what}") };
-    if !request.has(Member::MetaVersion) {
-        return Err(broken(&format!("{} is missing", meta::VERSION)));
+    let broken = |member: Member, how: &str| Refusal::BadEnvelope {
+        what: format!("params._meta: {} {how}", member.key()),
+    };
+    let find = |member| request.part(member).ok_or_else(|| broken(member, "is missing"));
+    let version = find(Member::MetaVersion)?.as_string();
+    let version = version.ok_or_else(|| broken(Member::MetaVersion, "must be a string"))?;
+    if !find(Member::MetaCapabilities)?.is_object() {
+        return Err(broken(Member::MetaCapabilities, "must be an object"));
     }
-    let version = request
-        .string(Member::MetaVersion)
-        .ok_or_else(|| broken(&format!("{} must be a string", meta::VERSION)))?;
-    match request.part(Member::MetaCapabilities) {
-        None => Err(broken(&format!("{} is missing", meta::CAPABILITIES))),
-        Some(value) if !value.is_object() => {
-            Err(broken(&format!("{} must be an object", meta::CAPABILITIES)))
-        }
-        Some(_) => Ok(version.into_owned()),
-    }
+    Ok(version.into_owned())
 }
 
 // Questions to a client that cannot be asked: its call is answered with them,
@@ -588,11 +584,9 @@ impl ModernServerHalf {
 
     /// Time has reached `now`: who has not come back will not.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let gone = self.parked.iter().filter(|(_, parked)| parked.until <= now);
-        for exchange in gone.map(|(&exchange, _)| exchange).collect::<Vec<_>>() {
-            if let Some(parked) = self.parked.remove(&exchange) {
-                self.give_up(exchange, &parked);
-            }
+        let gone = self.parked.extract_if(.., |_, parked| parked.until <= now);
+        for (exchange, parked) in gone.collect::<Vec<_>>() {
+            self.give_up(exchange, &parked);
         }
     }
 

@@ -36,8 +36,8 @@ mod task_store;
 pub(super) struct CoreTasks {
     /// Which tools may be one; none until they were listed.
     pub(super) tools: Option<BTreeMap<Box<str>, Support>>,
-    listing: Option<BTreeMap<Box<str>, Support>>,
-    pages: usize,
+    /// The pages of them that were asked for, and what they say so far.
+    listing: Option<(usize, BTreeMap<Box<str>, Support>)>,
     /// Calls that wait for that.
     pub(super) held: Vec<u64>,
     /// Calls that have failed, and wait for that to know whether they had to be tasks.
@@ -332,15 +332,14 @@ impl<T: Ticket> ToLegacy<T> {
     /// Asks which tools may be tasks.
     pub(super) fn learn_tools(&mut self, now: Instant) {
         if self.tasks.listing.is_none() {
-            self.tasks.listing = Some(BTreeMap::new());
-            self.tasks.pages = 1;
+            self.tasks.listing = Some((1, BTreeMap::new()));
             self.inner.open(InternalCall::Tools, &page_of_tools(None), now);
         }
     }
 
     /// A page of tools: which of them may be tasks?
     pub(super) fn handle_tools(&mut self, page: Option<&Message>, now: Instant) {
-        let Some(mut listing) = self.tasks.listing.take() else { return };
+        let Some((pages, mut listing)) = self.tasks.listing.take() else { return };
         for tool in page.into_iter().flat_map(|page| page.items(Member::Tools)) {
             let name = tool.string("name").unwrap_or_default();
             if name.len() <= MAX_ID {
@@ -348,9 +347,8 @@ impl<T: Ticket> ToLegacy<T> {
             }
         }
         match page.and_then(Message::next_cursor) {
-            Some(cursor) if self.tasks.pages < MOST_PAGES => {
-                self.tasks.listing = Some(listing);
-                self.tasks.pages += 1;
+            Some(cursor) if pages < MOST_PAGES => {
+                self.tasks.listing = Some((pages + 1, listing));
                 self.inner.open(InternalCall::Tools, &page_of_tools(Some(cursor)), now);
             }
             _ => {
@@ -411,12 +409,7 @@ impl<T: Ticket> ToLegacy<T> {
 impl<T: Ticket> ToLegacy<T> {
     /// The server says how a task stands, what it came to, or that it is
     /// cancelled. False if it is about no task.
-    pub(super) fn handle_task_answer(
-        &mut self,
-        number: u64,
-        answer: &Message,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn handle_standing(&mut self, number: u64, answer: &Message, now: Instant) -> bool {
         let Some(call) = self.calls.get_mut(&number) else { return false };
         let id = call.request.task_id().unwrap_or_default().into_owned();
         let shown = call.shown.take();

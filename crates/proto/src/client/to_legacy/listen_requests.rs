@@ -166,16 +166,10 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// The server said whether it watches a resource. A server that is lost has not
     /// said no: it is asked again when it is back.
-    pub(super) fn handle_watched(
-        &mut self,
-        number: u64,
-        uri: &str,
-        outcome: Outcome,
-        now: Instant,
-    ) {
+    pub(super) fn handle_watched(&mut self, number: u64, uri: &str, said: Outcome, now: Instant) {
         let is_there = self.inner.is_ready();
         let Some(listen) = self.listens.get_mut(&number) else { return };
-        match outcome {
+        match said {
             Outcome::Answered(answer) if answer.kind() == Kind::Result => {}
             // It is watched as soon as the server is back.
             _ if !is_there => self.inner.watches.add(uri, listen.watcher(number)),

@@ -22,7 +22,7 @@ use crate::client::tasks::{TaskTerm, new_task_id, task_as_core, task_goes_on, ta
 use crate::client::{InternalCall, Sharing, Ticket};
 use crate::exchange::To;
 use crate::failure::{Failure, Outcome};
-use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message, Part};
+use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message};
 use crate::method;
 use crate::moment;
 use crate::project::TASKS;
@@ -156,13 +156,6 @@ impl<T: Ticket> ToModern<T> {
         declared.is_some() && self.limits().tasks > 0 && self.revision_of(ticket).rules().core_tasks
     }
 
-    /// Whether a call is to become a task.
-    pub(super) fn tasking_of(&self, ticket: &T, request: &Message) -> Tasking {
-        let names_task = request.part(Member::Task).is_some_and(Part::is_object);
-        let wants = names_task && request.method() == method::CALL_TOOL;
-        if wants && self.offers_tasks(ticket) { Tasking::Wanted } else { Tasking::Nothing }
-    }
-
     /// A client asks about a task.
     pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) {
         if !self.offers_tasks(&ticket) {
@@ -252,12 +245,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// The server says how a task stands. False if that is not what the call is about.
-    pub(super) fn handle_task_answer(
-        &mut self,
-        number: u64,
-        answer: &Message,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn handle_standing(&mut self, number: u64, answer: &Message, now: Instant) -> bool {
         let Some(call) = self.calls.get_mut(&number) else { return false };
         let failed = answer.kind() == Kind::Error;
         let id = call.request.task_id().unwrap_or_default().into_owned();

@@ -18,16 +18,16 @@ const DECLARED: [(&str, &str); 3] =
 impl LegacyServerHalf {
     /// Remembers what the client of this greeting can be asked. A server may know it by
     /// the greeting of another client, or heed none.
-    pub(super) fn note_abilities(&mut self, greeting: &Message) {
-        let is_declared =
-            |name| greeting.inside(Member::Capabilities, &[name]).is_some_and(Part::is_object);
+    ///
+    /// Who greets in the stead of a client says what that speaks. It hears nothing
+    /// of the answer, so that changes nothing.
+    pub(super) fn note_greeting(&mut self, greeting: &Message) {
+        let is_declared = |name| greeting.capability(&[name]).is_some_and(Part::is_object);
         let able = DECLARED.iter().filter(|(_, name)| is_declared(name));
         self.able = able.map(|(method, _)| *method).collect();
-    }
-
-    /// Whether it may be asked this; what we do not know passes.
-    fn is_able(&self, question: &str) -> bool {
-        self.able.contains(&question) || DECLARED.iter().all(|(method, _)| *method != question)
+        if self.bare {
+            self.revision = revision_in(greeting);
+        }
     }
 
     /// The server needs input. False if there is nobody to ask, or nobody who can be
@@ -35,7 +35,10 @@ impl LegacyServerHalf {
     #[must_use]
     pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
         let is_full = self.asks.len() >= self.most_asks;
-        if self.bare || is_full || self.phase == Phase::Ended || !self.is_able(request.method()) {
+        let is_it = |method: &&str| *method == request.method();
+        // What we do not know passes.
+        let is_able = self.able.iter().any(is_it) || !DECLARED.iter().any(|(it, _)| is_it(it));
+        if self.bare || is_full || self.phase == Phase::Ended || !is_able {
             return false;
         }
         let owner = exchange.and_then(|exchange| self.calls.get(&exchange)).map(|call| call.lane);
@@ -50,11 +53,8 @@ impl LegacyServerHalf {
 
     /// The server does not need the input any more.
     pub fn recall(&mut self, ask: Ask, message: &Message) {
-        let number =
-            self.asks.iter().find(|(_, asked)| asked.ask == ask).map(|(&number, _)| number);
-        let Some((number, asked)) = number.and_then(|it| Some((it, self.asks.remove(&it)?))) else {
-            return;
-        };
+        let mut asked = self.asks.extract_if(|_, asked| asked.ask == ask);
+        let Some((number, asked)) = asked.next() else { return };
         let message = message.with(Member::RequestId, number.to_string());
         if message.has(Member::RequestId) {
             let lane = asked.exchange.and_then(|exchange| self.calls.get(&exchange));
@@ -88,21 +88,13 @@ pub(super) const SELF: u64 = 0;
 impl LegacyServerHalf {
     /// Whether a resource can be watched, if a request asks for that.
     pub(super) fn has_room_to_watch(&self, request: &Message) -> bool {
-        if request.method() != method::SUBSCRIBE {
-            return true;
-        }
-        request
-            .uri()
-            .is_none_or(|uri| self.watched.have_room(std::iter::once(&*uri), Watcher::alone(SELF)))
+        let uri = request.uri().filter(|_| request.method() == method::SUBSCRIBE);
+        uri.is_none_or(|uri| self.watched.have_room(std::iter::once(&*uri), Watcher::alone(SELF)))
     }
 
     /// Remembers which resources the client wants to hear about: the one that it
     /// asks for now, if it does.
-    pub(super) fn note_watching(
-        &mut self,
-        exchange: Exchange,
-        request: &Message,
-    ) -> Option<Box<str>> {
+    pub(super) fn note_watch(&mut self, exchange: Exchange, request: &Message) -> Option<Box<str>> {
         match request.method() {
             method::SUBSCRIBE if self.only_watched => {
                 let uri = request.uri()?;
@@ -163,15 +155,6 @@ impl LegacyServerHalf {
     pub(super) fn needs_session(&self, request: &Message) -> Option<Refusal> {
         let needs = self.bare && method::needs_session(request.method());
         needs.then(|| Refusal::UnknownMethod { method: request.method().to_owned() })
-    }
-
-    /// Who greets in the stead of a client says what that speaks. It hears nothing
-    /// of the answer, so that changes nothing.
-    pub(super) fn note_greeting(&mut self, request: &Message) {
-        self.note_abilities(request);
-        if self.bare {
-            self.revision = revision_in(request);
-        }
     }
 
     /// A request without what only a session could be told of.
