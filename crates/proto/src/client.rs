@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::exchange::{Ask, HeaderParams, Lane, ServerEvent, To};
+use crate::exchange::{Ask, HeaderParams, Lane, ServerEvent, To, take_number};
 use crate::failure::{Failure, Outcome};
 use crate::header::Header;
 use crate::jsonrpc::{Id, Kind, Member, Message};
@@ -526,13 +526,11 @@ impl<O> Ledger<O> {
 
     /// Starts a call; says under which id, and what to send.
     fn begin(&mut self, owner: O, request: &Message, now: Instant) -> (Lane, Message) {
-        let id = Lane(self.next_id);
-        self.next_id += 1;
+        let id = Lane(take_number(&mut self.next_id));
         let mut sent = request.clone();
         if self.sharing == Sharing::Shared && request.progress_token().is_some() {
-            let token = format!("\"switchboard-{}\"", self.next_token);
+            let token = format!("\"switchboard-{}\"", take_number(&mut self.next_token));
             sent = sent.with(Member::MetaProgressToken, token);
-            self.next_token += 1;
         }
         self.tokens.extend(sent.progress_token().map(|token| (token, id)));
         let message = sent.with_id(&Id::from(id.0));

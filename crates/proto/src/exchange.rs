@@ -31,6 +31,12 @@ pub struct Exchange(pub u64);
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Ask(pub u64);
 
+/// The number that is `next`, and counts on: each is given out once.
+pub(crate) fn take_number(next: &mut u64) -> u64 {
+    *next += 1;
+    *next - 1
+}
+
 /// The HTTP exchange a message arrived on or must leave by. A pipe has one.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Lane(pub u64);

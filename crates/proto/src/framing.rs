@@ -302,11 +302,11 @@ impl EventDecoder {
             self.searched = length;
             return None;
         }
-        let head = self.head(length);
+        let too_long = self.skip(length, true);
         self.skipped = length;
         self.input.clear();
         self.searched = 0;
-        Some(self.skip(At::Skipped { mid_line: true }, head))
+        too_long
     }
 
     /// Consumes a line of `length` bytes and its end.
@@ -323,14 +323,13 @@ impl EventDecoder {
             return std::mem::take(&mut self.draft).finish(&mut self.last_id).map(Ok);
         }
         if !self.draft.has_room_for(length, self.max) {
-            let head = self.head(length);
+            let too_long = self.skip(length, false);
             self.input.advance(length + 1);
-            return Some(self.skip(At::Skipped { mid_line: false }, head));
+            return too_long;
         }
         self.take_field(length);
         if self.draft.len() > self.max {
-            let head = self.head(0);
-            return Some(self.skip(At::Skipped { mid_line: false }, head));
+            return self.skip(0, false);
         }
         None
     }
@@ -363,24 +362,21 @@ impl EventDecoder {
         self.input.advance(length + 1);
     }
 
-    /// How the data of the event being read begins; `length` bytes of a line that
-    /// does not fit are still in the input. The same wherever the bytes were cut.
-    fn head(&self, length: usize) -> Bytes {
+    /// Gives up on the event being read, and says how its data begins; `length` bytes of a
+    /// line that does not fit are still in the input. The same wherever the bytes were cut.
+    /// Its id counts if it came before what was too much, so that resuming does not meet
+    /// the same event again.
+    fn skip(&mut self, length: usize, mid_line: bool) -> Option<Result<SseEvent, EventTooLong>> {
         let room = self.max.saturating_sub(self.draft.len());
         let line = &self.input[..length.min(room)];
         let data = match (self.draft.data(), split_field(line)) {
             ([], (b"data", value)) => &line[value..],
             (data, _) => data,
         };
-        Bytes::copy_from_slice(&data[..data.len().min(HEAD)])
-    }
-
-    /// Gives up on the event being read. Its id counts if it came before what
-    /// was too much, so that resuming does not meet the same event again.
-    fn skip(&mut self, at: At, head: Bytes) -> Result<SseEvent, EventTooLong> {
+        let head = Bytes::copy_from_slice(&data[..data.len().min(HEAD)]);
         std::mem::take(&mut self.draft).finish(&mut self.last_id);
-        self.at = at;
-        Err(EventTooLong { limit: self.max, head })
+        self.at = At::Skipped { mid_line };
+        Some(Err(EventTooLong { limit: self.max, head }))
     }
 }
 

@@ -72,7 +72,7 @@ impl Mirror<'_> {
     fn compare(&self, headers: &HeaderMap, required: bool) -> Result<(), Mismatch> {
         for (header, meant) in [(PROTOCOL_VERSION, self.version), (METHOD, self.method)] {
             match only(headers, &header)? {
-                Some(said) if trim(said.as_bytes()) == meant.as_bytes() => {}
+                Some(said) if said.as_bytes().trim_ascii() == meant.as_bytes() => {}
                 Some(said) => {
                     let said = String::from_utf8_lossy(said.as_bytes());
                     return Err(Mismatch::differs(header, &said, meant));
@@ -118,11 +118,8 @@ impl Mismatch {
 }
 
 /// The value of `header`, which may be there once at most.
-fn only<'a>(
-    headers: &'a HeaderMap,
-    header: &HeaderName,
-) -> Result<Option<&'a HeaderValue>, Mismatch> {
-    let mut values = headers.get_all(header).iter();
+fn only<'a>(all: &'a HeaderMap, header: &HeaderName) -> Result<Option<&'a HeaderValue>, Mismatch> {
+    let mut values = all.get_all(header).iter();
     match (values.next(), values.next()) {
         (_, Some(_)) => Err(Mismatch::Repeated { header: header.clone() }),
         (first, None) => Ok(first),
@@ -167,7 +164,7 @@ pub enum Unreadable {
 pub fn encode_value(text: &str) -> HeaderValue {
     // An empty value is allowed, but some intermediaries drop such a header.
     if !text.is_empty()
-        && trim(text.as_bytes()).len() == text.len()
+        && text.trim_ascii().len() == text.len()
         && text.bytes().all(is_plain)
         && !(text.starts_with(OPEN) && text.ends_with(CLOSE))
         && let Ok(value) = HeaderValue::from_str(text)
@@ -180,7 +177,7 @@ pub fn encode_value(text: &str) -> HeaderValue {
 
 /// The text that `value` stands for.
 pub fn decode_value(value: &HeaderValue) -> Result<Cow<'_, str>, Unreadable> {
-    let plain = trim(value.as_bytes());
+    let plain = value.as_bytes().trim_ascii();
     let Some(plain) = str::from_utf8(plain).ok().filter(|text| text.bytes().all(is_plain)) else {
         return Err(Unreadable::ForbiddenByte);
     };
@@ -191,14 +188,6 @@ pub fn decode_value(value: &HeaderValue) -> Result<Cow<'_, str>, Unreadable> {
         }
         None => Ok(Cow::Borrowed(plain)),
     }
-}
-
-/// `value` without the optional whitespace around it.
-fn trim(value: &[u8]) -> &[u8] {
-    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let start = value.iter().position(|byte| !blank(byte)).unwrap_or(value.len());
-    let end = value.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
-    &value[start..end]
 }
 
 fn is_plain(byte: u8) -> bool {

@@ -83,8 +83,7 @@ impl<'a> Walker<'a> {
         while more {
             self.space();
             let start = self.at;
-            let key = ObjectKey(if open == b'{' { self.key()? } else { &[] });
-            self.space();
+            let key = if open == b'{' { self.key()? } else { ObjectKey(&[]) };
             let from = self.at;
             self.value(1)?;
             visit(ObjectMember { key, start, value: from..self.at });
@@ -94,29 +93,13 @@ impl<'a> Walker<'a> {
     }
 
     /// Steps into the container that begins here; false if it is empty and behind us.
-    fn open(&mut self, open: u8, close: u8) -> Result<bool, Fault> {
+    pub(crate) fn open(&mut self, open: u8, close: u8) -> Result<bool, Fault> {
         self.space();
         if self.peek() == Some(open) { self.enter(close) } else { Err(self.fault()) }
     }
 
-    /// Steps into an object, as [`open`](Self::open) does.
-    pub(crate) fn open_object(&mut self) -> Result<bool, Fault> {
-        self.open(b'{', b'}')
-    }
-
-    /// The key of the next member. Its value is next.
-    pub(crate) fn next_key(&mut self) -> Result<ObjectKey<'a>, Fault> {
-        let key = self.key()?;
-        self.space();
-        Ok(ObjectKey(key))
-    }
-
-    /// After a member of an object: whether another follows, or its end is behind us.
-    pub(crate) fn next_member(&mut self) -> Result<bool, Fault> {
-        self.more(b'}')
-    }
-
-    fn more(&mut self, close: u8) -> Result<bool, Fault> {
+    /// After a member or an element: whether another follows, or the end is behind us.
+    pub(crate) fn more(&mut self, close: u8) -> Result<bool, Fault> {
         self.space();
         let is_more = self.peek() == Some(b',');
         self.expect(if is_more { b',' } else { close })?;
@@ -203,13 +186,15 @@ impl<'a> Walker<'a> {
         Ok(next != close)
     }
 
-    fn key(&mut self) -> Result<&'a [u8], Fault> {
+    /// The key of the next member. Its value is next.
+    pub(crate) fn key(&mut self) -> Result<ObjectKey<'a>, Fault> {
         self.space();
         let start = self.at + 1;
         self.string()?;
-        let key = &self.text[start..self.at - 1];
+        let key = ObjectKey(&self.text[start..self.at - 1]);
         self.space();
         self.expect(b':')?;
+        self.space();
         Ok(key)
     }
 

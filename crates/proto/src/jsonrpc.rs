@@ -174,9 +174,9 @@ struct EnvelopeScan {
 impl EnvelopeScan {
     fn walk(&mut self, text: &[u8]) -> Result<(), Refusal> {
         let mut walker = Walker::new(text);
-        let mut more = walker.open_object()?;
+        let mut more = walker.open(b'{', b'}')?;
         while more {
-            let key = walker.next_key()?;
+            let key = walker.key()?;
             let start = walker.position();
             let which = ENVELOPE.iter().position(|name| key.is(name));
             if which >= Some(3) {
@@ -192,7 +192,7 @@ impl EnvelopeScan {
                 }
                 None => {}
             }
-            more = walker.next_member()?;
+            more = walker.more(b'}')?;
         }
         Ok(walker.end()?)
     }
@@ -605,9 +605,9 @@ impl Members {
 
     fn walk(&mut self, text: &mut Walker<'_>, level: ObjectLevel, depth: u32) -> Result<(), Fault> {
         let mut seen = 0_u64;
-        let mut more = text.open_object()?;
+        let mut more = text.open(b'{', b'}')?;
         while more {
-            let key = text.next_key()?;
+            let key = text.key()?;
             let member = Member::find(level, &key.plain());
             // Peers do not agree which counts of two members, or whether case does.
             let near = |it: &Member| it.place().0 == level && key.resembles(it.key());
@@ -629,7 +629,7 @@ impl Members {
             if let Some(member) = member {
                 self.set(member, start, text.position());
             }
-            more = text.next_member()?;
+            more = text.more(b'}')?;
         }
         Ok(())
     }

@@ -229,7 +229,10 @@ pub fn wanted_severity(request: &Message) -> Option<usize> {
 
 /// Whether a log record is as grave as `least`, or has a level of its server's own.
 pub fn is_grave(record: &Message, least: usize) -> bool {
-    record.log_level().and_then(|level| severity(&level)).is_none_or(|level| level >= least)
+    record
+        .string(Member::Level)
+        .and_then(|level| severity(&level))
+        .is_none_or(|level| level >= least)
 }
 
 /// The levels of log records, the least grave first.

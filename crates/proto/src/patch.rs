@@ -71,9 +71,7 @@ pub fn each<A: Into<ItemAction>>(
     let array = if path.is_empty() { 0..text.len() } else { find(text, path)? };
     let inner = &text[array.clone()];
     let mut judged = Vec::new();
-    let walked =
-        Walker::new(inner).elements(|at| judged.push((judge(&inner[at.clone()]).into(), at)));
-    walked.ok()?;
+    Walker::new(inner).elements(|at| judged.push((judge(&inner[at.clone()]).into(), at))).ok()?;
     if judged.iter().all(|(fate, _)| matches!(fate, ItemAction::Keep)) {
         return None;
     }

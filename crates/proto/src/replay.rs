@@ -19,6 +19,8 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 
+use crate::exchange::take_number;
+
 /// Names one event among all streams of a session.
 #[expect(missing_docs, reason = "the field names say it")]
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -107,13 +109,11 @@ impl Replay {
         // A stream that was forgotten and goes on has lost what it had.
         let before = id.seq.saturating_sub(1);
         let stream = self.streams.entry(id.stream);
-        let stream =
-            stream.or_insert_with(|| StreamHistory { lost: before, ..StreamHistory::default() });
+        let stream = stream.or_insert_with(|| StreamHistory { lost: before, ..Default::default() });
         if id.seq <= stream.newest {
             return;
         }
-        let rank = (last, self.next_age);
-        self.next_age += 1;
+        let rank = (last, take_number(&mut self.next_age));
         self.bytes += payload.len();
         stream.newest = id.seq;
         stream.ended |= last;

@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use super::tasks::LISTS;
 use super::{EventQueue, Ledger, OutstandingCall, Sharing, Ticket, Transmit, sole};
-use crate::exchange::{Ask, Lane, ServerEvent, To};
+use crate::exchange::{Ask, Lane, ServerEvent, To, take_number};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::limits::Limits;
@@ -640,8 +640,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             return self.send(Lane::MAIN, answer);
         }
         let to = to.map_or(To::Session, To::Call);
-        let ask = Ask(self.next_ask);
-        self.next_ask += 1;
+        let ask = Ask(take_number(&mut self.next_ask));
         let holds = self.waiting_for(request, on);
         for &id in &holds {
             self.ledger.hold(id, now);
@@ -690,7 +689,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     /// The server does not need an answer any more.
     fn handle_recall(&mut self, message: Message, now: Instant) {
-        let Some(id) = message.cancelled_id() else { return };
+        let Some(id) = message.id_in(Member::RequestId) else { return };
         let ask = self.asks.iter().find(|(_, asked)| asked.origin.id == id).map(|(&ask, _)| ask);
         if let Some(ask) = ask
             && let Some(ServerQuestion { to, .. }) = self.take_ask(ask, now)
@@ -702,7 +701,8 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
 /// The task that it is about, if it says so.
 fn task_of(request: &Message) -> Option<Box<str>> {
-    request.has(Member::MetaRelatedTask).then(|| request.related_task().unwrap_or_default().into())
+    let is_said = request.has(Member::MetaRelatedTask);
+    is_said.then(|| request.string(Member::RelatedTaskId).unwrap_or_default().into())
 }
 
 #[cfg(test)]

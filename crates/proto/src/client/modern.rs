@@ -200,9 +200,8 @@ impl<T: Ticket> ModernClientHalf<T> {
     /// The only call that something on a pipe could be about. What a listen
     /// asked for is about none.
     fn sole_talker(&self, method: &str) -> Option<Lane> {
-        let wants_logs = |call: &OutstandingCall<_>| call.sent.has(Member::MetaLogLevel);
-        let mut wanting =
-            self.ledger.select(wants_logs).filter(|_| method == method::LOG).peekable();
+        let wants = |call: &OutstandingCall<_>| call.sent.has(Member::MetaLogLevel);
+        let mut wanting = self.ledger.select(wants).filter(|_| method == method::LOG).peekable();
         match self.ledger.sharing {
             _ if method::is_for_all(method) || method == method::ACKNOWLEDGED => None,
             // Calls that asked for log records (LOG-1).
@@ -214,7 +213,7 @@ impl<T: Ticket> ModernClientHalf<T> {
 
     /// The server ends a listen with a notice instead of its result (SUB-9).
     fn handle_listen_over(&mut self, message: &Message) {
-        let Some(id) = message.cancelled_id().and_then(|id| id.number()) else { return };
+        let Some(id) = message.id_in(Member::RequestId).and_then(|id| id.number()) else { return };
         let call = self.ledger.open.get(&Lane(id));
         if call.is_some_and(|call| call.request.method() == method::LISTEN)
             && let Some(call) = self.ledger.end(Lane(id))

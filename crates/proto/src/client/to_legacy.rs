@@ -24,7 +24,7 @@ use super::tasks::{declares_tasks, request_about};
 use super::tool_headers::ToolHeaders;
 use super::{EventQueue, InternalCall, Sharing, Ticket, sole};
 use crate::backoff::Reconnect;
-use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To};
+use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To, take_number};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::limits::{Limits, MAX_SERVER_INFO};
@@ -163,7 +163,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         let level = method::wanted_severity(request);
         self.set_level(level, now);
-        let number = self.next_number();
+        let number = take_number(&mut self.next_call);
         let said = |member| request.get(member).unwrap_or(b"null");
         let call = ModernClientCall {
             ticket,
@@ -210,12 +210,6 @@ impl<T: Ticket> ToLegacy<T> {
             call.begun = true;
             self.inner.open(call.at_server(number), request, now);
         }
-    }
-
-    fn next_number(&mut self) -> u64 {
-        let number = self.next_call;
-        self.next_call += 1;
-        number
     }
 
     /// A client says something that wants no answer.
@@ -615,8 +609,7 @@ impl<T: Ticket> ToLegacy<T> {
         call.visits += 1;
         let mut waiting = BTreeSet::new();
         for request in pages {
-            let ask = Ask(self.next_ask);
-            self.next_ask += 1;
+            let ask = Ask(take_number(&mut self.next_ask));
             waiting.insert(ask);
             self.asks.insert(ask, RoutedQuestion { number, guess: None });
             self.to_client.ask(To::Call(call.ticket.clone()), ask, request);

@@ -20,11 +20,6 @@ pub struct Annotation {
 }
 
 impl Annotation {
-    /// The whole name of the header.
-    pub fn header(&self) -> &HeaderName {
-        &self.header
-    }
-
     /// Where the argument is; absent and null are the same.
     fn find<'a>(&self, arguments: Option<&'a Value>) -> Option<&'a Value> {
         let mut value = arguments?;
@@ -151,9 +146,7 @@ fn refuse(keyword: &str, part: &Value) -> Result<(), InvalidAnnotation> {
             schemas.values().try_for_each(|schema| refuse("", schema))
         }
         Value::Object(schema) if schema.contains_key(KEYWORD) => Err(InvalidAnnotation::Misplaced),
-        Value::Object(schema) => {
-            schema.iter().try_for_each(|(keyword, part)| refuse(keyword, part))
-        }
+        Value::Object(schema) => schema.iter().try_for_each(|(name, part)| refuse(name, part)),
         Value::Array(schemas) => schemas.iter().try_for_each(|schema| refuse("", schema)),
         _ => Ok(()),
     }

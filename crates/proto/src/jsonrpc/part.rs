@@ -186,11 +186,6 @@ impl Message {
         self.string(Member::TaskId)
     }
 
-    /// The task that it says to be part of.
-    pub fn related_task(&self) -> Option<Cow<'_, str>> {
-        self.string(Member::RelatedTaskId)
-    }
-
     /// What the `Mcp-Name` header repeats of a request (HDR-3).
     pub fn mirrored(&self) -> Option<Cow<'_, str>> {
         self.string(method::named_by(self.method())?)
@@ -208,29 +203,9 @@ impl Message {
         self.id_in(if asks { Member::MetaProgressToken } else { Member::ProgressToken })
     }
 
-    /// The request that a cancel is about.
-    pub fn cancelled_id(&self) -> Option<Id> {
-        self.id_in(Member::RequestId)
-    }
-
-    /// The revision that a greeting asks for, or that its answer settles on.
-    pub fn protocol_version(&self) -> Option<Cow<'_, str>> {
-        self.string(Member::ProtocolVersion)
-    }
-
-    /// What the sender of a modern request can do, as JSON; empty if it does not say.
-    pub fn declared_capabilities(&self) -> &[u8] {
-        self.get(Member::MetaCapabilities).unwrap_or_default()
-    }
-
     /// What a welcome says that its server can do, by the keys that lead there.
     pub fn capability(&self, path: &[&str]) -> Option<Part<'_>> {
         self.inside(Member::Capabilities, path)
-    }
-
-    /// Of a log record, how grave it is; of a request for them, how grave they are to be.
-    pub fn log_level(&self) -> Option<Cow<'_, str>> {
-        self.string(Member::Level)
     }
 
     /// The code of an error; none if it is no error.

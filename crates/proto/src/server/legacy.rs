@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use bytes::Bytes;
 
 use super::{Frame, Prime};
-use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane};
-use crate::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Message};
+use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane, take_number};
+use crate::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method;
 use crate::refusal::Refusal;
@@ -201,8 +201,7 @@ impl LegacyServerHalf {
         if let Some(exchange) = same.map(|(&exchange, _)| exchange) {
             self.end_cancelled(exchange);
         }
-        let exchange = Exchange(self.next_exchange);
-        self.next_exchange += 1;
+        let exchange = Exchange(take_number(&mut self.next_exchange));
         self.by_id.insert(id.clone(), exchange);
         let watch = self.note_watch(exchange, &request);
         self.calls.insert(exchange, LegacyCall { id, lane, greets, watch });
@@ -241,9 +240,8 @@ impl LegacyServerHalf {
 
     /// The client gave up on a call. `initialize` cannot be cancelled (UTL-1).
     fn handle_cancel(&mut self, message: Message) {
-        let Some(&exchange) = message.cancelled_id().and_then(|id| self.by_id.get(&id)) else {
-            return;
-        };
+        let id = message.id_in(Member::RequestId);
+        let Some(&exchange) = id.and_then(|id| self.by_id.get(&id)) else { return };
         if self.calls.get(&exchange).is_some_and(|call| call.greets) {
             return;
         }
@@ -450,7 +448,8 @@ impl LegacyServerHalf {
 
 /// The revision that a greeting asks for, or that its answer settles on.
 fn revision_in(message: &Message) -> Revision {
-    message.protocol_version().map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name))
+    let name = message.string(Member::ProtocolVersion);
+    name.map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name))
 }
 
 // Where each message towards a legacy client leaves: lanes, event ids, history.

@@ -21,7 +21,7 @@ use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::Frame;
-use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, HeaderParams, Lane};
+use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, HeaderParams, Lane, take_number};
 use crate::header::{Header, Mirror, PARAM_PREFIX, param};
 use crate::jsonrpc::{Id, InvalidMessage, Kind, Member, Message};
 use crate::limits::Limits;
@@ -141,7 +141,7 @@ impl ModernServerHalf {
             return Err(Refusal::UnknownRevision { asked: version });
         }
         if method::is_legacy_only(request.method()) {
-            return Err(Refusal::UnknownMethod { method: request.method().to_owned() });
+            return Err(Refusal::unknown_method(request.method()));
         }
         match request.id().filter(|id| self.by_id.contains_key(id)) {
             Some(id) => Err(Refusal::IdInUse { id: id.to_string() }),
@@ -151,8 +151,7 @@ impl ModernServerHalf {
 
     fn open(&mut self, lane: Lane, request: Message, said: HeaderParams) {
         let Some(id) = request.id().cloned() else { return };
-        let exchange = Exchange(self.next_exchange);
-        self.next_exchange += 1;
+        let exchange = Exchange(take_number(&mut self.next_exchange));
         self.by_id.insert(id.clone(), exchange);
         let listens = request.method() == method::LISTEN;
         let call = ModernCall {
@@ -171,9 +170,8 @@ impl ModernServerHalf {
     }
 
     fn handle_cancel(&mut self, message: Message) {
-        let Some(&exchange) = message.cancelled_id().and_then(|id| self.by_id.get(&id)) else {
-            return;
-        };
+        let id = message.id_in(Member::RequestId);
+        let Some(&exchange) = id.and_then(|id| self.by_id.get(&id)) else { return };
         self.forget(exchange);
         self.to_server.push_back(ClientEvent::Drop { exchange, message: Some(message) });
     }
@@ -331,7 +329,7 @@ struct RetryEnvelope {
 impl RetryEnvelope {
     fn read(retry: &Message) -> Self {
         Self {
-            capabilities: retry.declared_capabilities().into(),
+            capabilities: retry.get(Member::MetaCapabilities).unwrap_or_default().into(),
             token: retry.get(Member::MetaProgressToken).map(Bytes::copy_from_slice),
             level: method::wanted_severity(retry),
         }
@@ -343,7 +341,7 @@ impl ModernCall {
     fn permits(&self, question: &Message) -> bool {
         let declared = match &self.retry {
             Some(retry) => &retry.capabilities,
-            None => self.request.declared_capabilities(),
+            None => self.request.get(Member::MetaCapabilities).unwrap_or_default(),
         };
         let params = question.payload().unwrap_or_default();
         project::permits(declared, question.method(), params)
@@ -566,8 +564,7 @@ impl ModernServerHalf {
             self.to_server.push_back(ClientEvent::Supply { ask, answer });
         }
         let open = std::mem::take(&mut call.round.questions).into_iter();
-        let may_ask =
-            |question: &ParkedQuestion| answer.is_none() && call.permits(&question.request);
+        let may_ask = |it: &ParkedQuestion| answer.is_none() && call.permits(&it.request);
         let (asked, refused) = open.partition(|(_, question)| may_ask(question));
         call.round.questions = asked;
         self.refuse_asks(&refused);

@@ -9,13 +9,14 @@
 //!
 //! A tool that runs as a task only is waited for, if its client knows no tasks (GW-59).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{ModernClientCall, ToLegacy};
+use super::ToLegacy;
 use crate::client::tasks::{
     MOST_PAGES, declares_tasks, new_task_id, page_of_tools, task_as_extension, task_request,
 };
@@ -89,10 +90,9 @@ impl<T: Ticket> ToLegacy<T> {
         for question in task.questions.into_values() {
             self.inner.refuse_ask(question.ask, now);
         }
-        let what = "the task is not remembered any more".to_owned();
+        let why = Refusal::bad_params("the task is not remembered any more");
         for (call, _) in self.take_waiting(&task.id) {
-            let why = Refusal::BadParams { what: what.clone() };
-            self.finish(call, why, now);
+            self.finish(call, why.clone(), now);
         }
         self.inner.drop_call(&InternalCall::TaskEnd(task.id), None, now);
     }
@@ -126,7 +126,8 @@ impl<T: Ticket> ToLegacy<T> {
         let state = task_as_extension(&task, "working");
         let mut created = state.clone();
         created["resultType"] = "task".into();
-        let capabilities = Bytes::copy_from_slice(call.request.declared_capabilities());
+        let capabilities = call.request.get(Member::MetaCapabilities).unwrap_or_default();
+        let capabilities = Bytes::copy_from_slice(capabilities);
         let task = CoreTask::new(id.clone(), call.ticket.principal(), capabilities, state, now);
         let answer = answer.with_payload(created.to_string().as_bytes());
         let answer = self.newer_answer(&answer, method::CALL_TOOL);
@@ -193,7 +194,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// A question of a task: it is answered by an update, if its client can (MRTR-4).
     pub(super) fn keep_question(&mut self, ask: Ask, request: &Message, now: Instant) -> bool {
-        let Some(id) = request.related_task() else { return false };
+        let Some(id) = request.string(Member::RelatedTaskId) else { return false };
         let params = project::modern_question(request.payload().unwrap_or(b"{}"));
         let has_room = self.tasks.kept.has_room(params.len());
         let Some(task) = self.tasks.kept.find(&id) else { return false };
@@ -226,11 +227,9 @@ impl<T: Ticket> ToLegacy<T> {
             let needed = json!({"extensions": {TASKS: {}}});
             self.to_client.finish(ticket, Refusal::NeedsMore { needed });
         } else if self.takes_tasks() == Some(false) || !self.offers_tasks() {
-            let method = request.method().to_owned();
-            self.to_client.finish(ticket, Refusal::UnknownMethod { method });
+            self.to_client.finish(ticket, Refusal::unknown_method(request.method()));
         } else if is_known && !is_theirs || updates && !is_known {
-            let what = "there is no such task".to_owned();
-            self.to_client.finish(ticket, Refusal::BadParams { what });
+            self.to_client.finish(ticket, Refusal::bad_params("there is no such task"));
         } else if updates {
             self.update_task(ticket, request, now);
         } else {
@@ -276,7 +275,7 @@ struct EarlyQuestion {
 impl<T: Ticket> ToLegacy<T> {
     /// The call that waits for the task that a question is about.
     pub(super) fn waits_for(&self, request: &Message) -> Option<u64> {
-        let id = request.related_task()?;
+        let id = request.string(Member::RelatedTaskId)?;
         let mut calls = self.calls.iter();
         calls.find(|(_, call)| call.task.as_deref() == Some(&*id)).map(|(&number, _)| number)
     }
@@ -284,7 +283,8 @@ impl<T: Ticket> ToLegacy<T> {
     /// Keeps a question of a task that is about to be known.
     pub(super) fn keep_early(&mut self, ask: Ask, request: &Message, now: Instant) -> bool {
         let begins = self.calls.values().any(|call| call.as_task && call.task.is_none());
-        let is_early = request.related_task().is_some() && self.waits_for(request).is_none();
+        let is_early =
+            request.string(Member::RelatedTaskId).is_some() && self.waits_for(request).is_none();
         if !(begins && is_early) || self.tasks.early.len() >= MOST_EARLY {
             return false;
         }
@@ -478,9 +478,8 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Calls that wait for what a task came to, and how it stands.
     fn take_waiting(&mut self, id: &str) -> Vec<(u64, Value)> {
-        let is_about =
-            |call: &ModernClientCall<T>| call.request.task_id().unwrap_or_default() == id;
-        let about = self.calls.iter_mut().filter(|(_, call)| is_about(call));
+        let is_it = |about: Option<Cow<'_, str>>| about.unwrap_or_default() == id;
+        let about = self.calls.iter_mut().filter(|(_, call)| is_it(call.request.task_id()));
         about.filter_map(|(&number, call)| Some((number, call.shown.take()?))).collect()
     }
 }

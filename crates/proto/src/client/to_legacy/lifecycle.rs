@@ -9,7 +9,7 @@ use crate::client::Ticket;
 use crate::client::tasks::task_request;
 use crate::exchange::{Ask, To};
 use crate::failure::Failure;
-use crate::jsonrpc::Message;
+use crate::jsonrpc::{Member, Message};
 use crate::method;
 
 impl<T: Ticket> ToLegacy<T> {
@@ -95,8 +95,10 @@ impl<T: Ticket> ToLegacy<T> {
                 return self.inner.meet(InternalCall::Native(ticket), now);
             }
             method::SET_LEVEL => {
-                self.level =
-                    request.log_level().and_then(|level| method::severity(&level)).or(self.level);
+                self.level = request
+                    .string(Member::Level)
+                    .and_then(|level| method::severity(&level))
+                    .or(self.level);
             }
             _ => {}
         }

@@ -159,8 +159,7 @@ impl<T: Ticket> ToModern<T> {
     /// A client asks about a task.
     pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) {
         if !self.offers_tasks(&ticket) {
-            let method = request.method().to_owned();
-            return self.to_client.finish(ticket, Refusal::UnknownMethod { method });
+            return self.to_client.finish(ticket, Refusal::unknown_method(request.method()));
         }
         let owner = ticket.owner();
         if request.method() == method::LIST_TASKS {
@@ -171,8 +170,8 @@ impl<T: Ticket> ToModern<T> {
         }
         let id = request.task_id().unwrap_or_default();
         let Some(task) = self.tasks.find(owner, &id) else {
-            let what = format!("Task not found: {id}");
-            return self.to_client.finish(ticket, Refusal::BadParams { what });
+            let why = Refusal::bad_params(format!("Task not found: {id}"));
+            return self.to_client.finish(ticket, why);
         };
         if let Some(end) = task.end.clone() {
             let shown = task.shown.to_string();
@@ -308,7 +307,7 @@ impl<T: Ticket> ToModern<T> {
 }
 
 fn over() -> Refusal {
-    Refusal::BadParams { what: "the task is over".to_owned() }
+    Refusal::bad_params("the task is over")
 }
 
 /// The message, saying which task it is about (UTL-9).
@@ -373,8 +372,7 @@ impl<T: Ticket> ToModern<T> {
                 None => return self.finish(number, Failure::TaskFailed),
             },
             "cancelled" => {
-                let what = "the task was cancelled".to_owned();
-                return self.finish(number, Refusal::BadParams { what });
+                return self.finish(number, Refusal::bad_params("the task was cancelled"));
             }
             _ => {
                 wait.due = Some(now + pace(&said()));

@@ -19,7 +19,7 @@ use super::{ToModern, older_answer};
 use crate::backoff::Reconnect;
 use crate::client::tasks::{LISTS, listen_filter};
 use crate::client::{InternalCall, Ticket};
-use crate::exchange::To;
+use crate::exchange::{To, take_number};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Kind, Member, Message, Part};
 use crate::limits::MAX_ID;
@@ -144,8 +144,8 @@ impl<T: Ticket> ToModern<T> {
 
     pub(super) fn subscribe(&mut self, ticket: T, request: &Message, now: Instant) {
         let Some(uri) = request.uri() else {
-            let what = "params.uri must be a string".to_owned();
-            return self.to_client.finish(ticket, Refusal::BadParams { what });
+            let why = Refusal::bad_params("params.uri must be a string");
+            return self.to_client.finish(ticket, why);
         };
         let listening = &mut self.listening;
         let watcher = Watcher::new(ticket.owner(), ticket.principal());
@@ -205,8 +205,7 @@ impl<T: Ticket> ToModern<T> {
             // Who wanted to watch has thought better of it meanwhile.
             return self.answer_subscribers(None);
         };
-        let number = self.listening.next;
-        self.listening.next += 1;
+        let number = take_number(&mut self.listening.next);
         let params = json!({"notifications": wanted}).to_string();
         let request = Message::request(&0.into(), method::LISTEN, Some(params.as_bytes()));
         let hears_of_tasks = wanted.get("taskIds").is_some();

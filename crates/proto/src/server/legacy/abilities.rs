@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::revision_in;
 use super::{AskedQuestion, LegacyServerHalf, Phase};
-use crate::exchange::{Ask, ClientEvent, Exchange};
+use crate::exchange::{Ask, ClientEvent, Exchange, take_number};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method;
 use crate::refusal::Refusal;
@@ -44,8 +44,7 @@ impl LegacyServerHalf {
         let owner = exchange.and_then(|exchange| self.calls.get(&exchange)).map(|call| call.lane);
         let newest = || self.calls.values().next_back().map(|call| call.lane);
         let lane = owner.or_else(|| if self.streams.is_heard() { None } else { newest() });
-        let number = self.next_ask;
-        self.next_ask += 1;
+        let number = take_number(&mut self.next_ask);
         self.asks.insert(number, AskedQuestion { ask, exchange });
         self.streams.send(lane, &request.with_id(&Id::from(number)));
         true
@@ -154,7 +153,7 @@ impl LegacyServerHalf {
     /// Why a request makes no sense without a session, if it makes none.
     pub(super) fn needs_session(&self, request: &Message) -> Option<Refusal> {
         let needs = self.bare && method::needs_session(request.method());
-        needs.then(|| Refusal::UnknownMethod { method: request.method().to_owned() })
+        needs.then(|| Refusal::unknown_method(request.method()))
     }
 
     /// A request without what only a session could be told of.
