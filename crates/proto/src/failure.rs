@@ -275,12 +275,6 @@ impl From<Message> for Outcome {
     }
 }
 
-impl From<&Message> for Outcome {
-    fn from(answer: &Message) -> Self {
-        Self::Answered(answer.clone())
-    }
-}
-
 impl From<Failure> for Outcome {
     fn from(why: Failure) -> Self {
         Self::Failed(why)
@@ -417,10 +411,8 @@ impl fmt::Display for Status {
 
 impl fmt::Display for Exit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.reason {
-            Some(reason) => write!(out, "Transport closed ({}: {reason})", self.status)?,
-            None => write!(out, "Transport closed ({})", self.status)?,
-        }
+        let reason = self.reason.as_ref().map_or_else(String::new, |it| format!(": {it}"));
+        write!(out, "Transport closed ({}{reason})", self.status)?;
         let shown = self.last_words.len().saturating_sub(SHOWN);
         match &self.last_words[shown..] {
             [] => Ok(()),

@@ -243,8 +243,8 @@ impl EventDecoder {
     /// How many bytes are kept between pushes: never more than three times the
     /// limit, for the event, its id and the last id.
     pub fn held_bytes(&self) -> usize {
-        let last_id = self.last_id.as_ref().map_or(0, |id| id.len());
-        self.input.len() + self.draft.held_bytes() + last_id
+        let ids = [&self.draft.id, &self.last_id].into_iter().flatten();
+        self.input.len() + self.draft.len() + ids.map(|id| id.len()).sum::<usize>()
     }
 
     /// The next event; `None` when more bytes are needed. What is unfinished
@@ -434,11 +434,6 @@ impl EventDraft {
     /// What counts towards the limit.
     fn len(&self) -> usize {
         self.data().len() + self.name.len()
-    }
-
-    /// How many bytes are kept, the id included.
-    fn held_bytes(&self) -> usize {
-        self.len() + self.id.as_ref().map_or(0, |id| id.len())
     }
 
     /// Whether a line of `length` bytes could still be part of an event of

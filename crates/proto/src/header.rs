@@ -61,15 +61,6 @@ impl Mirror<'_> {
 
     /// Whether `headers` say what the body of a request says. All are needed.
     pub fn check(&self, headers: &HeaderMap) -> Result<(), Mismatch> {
-        self.compare(headers, true)
-    }
-
-    /// The same for a notification: a header may be absent, none may disagree.
-    pub fn check_notification(&self, headers: &HeaderMap) -> Result<(), Mismatch> {
-        self.compare(headers, false)
-    }
-
-    fn compare(&self, headers: &HeaderMap, required: bool) -> Result<(), Mismatch> {
         for (header, meant) in [(PROTOCOL_VERSION, self.version), (METHOD, self.method)] {
             match only(headers, &header)? {
                 Some(said) if said.as_bytes().trim_ascii() == meant.as_bytes() => {}
@@ -77,16 +68,14 @@ impl Mirror<'_> {
                     let said = String::from_utf8_lossy(said.as_bytes());
                     return Err(Mismatch::differs(header, &said, meant));
                 }
-                None if required => return Err(Mismatch::Missing { header }),
-                None => {}
+                None => return Err(Mismatch::Missing { header }),
             }
         }
         let Some(meant) = self.name else { return Ok(()) };
         match only(headers, &NAME)?.map(|said| decode(&NAME, said)).transpose()? {
             Some(said) if said == meant => Ok(()),
             Some(said) => Err(Mismatch::differs(NAME, &said, meant)),
-            None if required => Err(Mismatch::Missing { header: NAME }),
-            None => Ok(()),
+            None => Err(Mismatch::Missing { header: NAME }),
         }
     }
 }

@@ -187,11 +187,8 @@ fn wrap(schema: &[u8]) -> Option<String> {
     let mut inner: Value = serde_json::from_slice(schema).ok()?;
     let dialect = inner.as_object_mut().and_then(|members| members.remove("$schema"));
     rebase(&mut inner);
-    let mut outer = json!({
-        "type": "object",
-        "properties": {"result": inner},
-        "required": ["result"],
-    });
+    let properties = json!({ "result": inner });
+    let mut outer = json!({"type": "object", "properties": properties, "required": ["result"]});
     if let Some(dialect) = dialect {
         outer["$schema"] = dialect;
     }

@@ -83,12 +83,10 @@ pub fn with(message: &Message, members: &[(&str, String)]) -> Message {
         // It says nothing to anybody, and is not ours to mend.
         return message.clone();
     }
-    let known = |(key, text): &(&str, String)| {
-        let member = KEYS.into_iter().find(|(known, _)| known == key)?.1;
-        Some((member, text.clone()))
-    };
-    let members = members.iter().filter_map(known);
-    members.fold(message.clone(), |message, (member, text)| message.with_string(member, &text))
+    members.iter().fold(message.clone(), |message, (key, text)| {
+        let known = KEYS.into_iter().find(|(known, _)| known == key);
+        known.map_or_else(|| message.clone(), |(_, member)| message.with_string(member, text))
+    })
 }
 
 /// The same call with what its headers say of its trace, if it does not say so itself.

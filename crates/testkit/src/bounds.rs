@@ -81,7 +81,6 @@ const NO_BOUNDS: &[&str] = &[
     "proto/src/backoff.rs SHORTEST_RETRY",
     "proto/src/backoff.rs STEPS_TO_LONGEST",
     "proto/src/client.rs FOR_EVER",
-    "proto/src/client.rs NATIVE",
     "proto/src/client/to_legacy.rs LINGER",
     "proto/src/client/to_modern/listen_stream.rs LINGER",
     "proto/src/client/to_modern.rs PACE",

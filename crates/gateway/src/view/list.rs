@@ -109,7 +109,7 @@ impl Front {
                     Message::refusal(message.id(), &why)
                 }
             };
-            request.call.finish(&answer);
+            request.call.finish(answer);
         })
     }
 

@@ -406,7 +406,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
         self.out.append(&mut self.held);
         self.answer_greeters(&answer.clone().into());
         if is_ours && was_known && !std::mem::take(&mut self.rested) {
-            self.tell_lists_changed(answer);
+            self.handle_gap();
         }
     }
 
@@ -498,13 +498,6 @@ impl<T: Ticket> LegacyClientHalf<T> {
         }
     }
 
-    /// For a while nobody heard what the server says that belongs to no call.
-    pub(super) fn handle_gap(&mut self) {
-        if let Some(welcome) = self.welcome.clone() {
-            self.tell_lists_changed(&welcome);
-        }
-    }
-
     /// Makes a call that is no client's.
     fn send_own(&mut self, request: &Message, now: Instant) -> Lane {
         let (id, message) = self.ledger.begin(None, request, now);
@@ -512,8 +505,10 @@ impl<T: Ticket> LegacyClientHalf<T> {
         id
     }
 
-    /// What changed while the server was away cannot be known: all lists may have.
-    fn tell_lists_changed(&mut self, welcome: &Message) {
+    /// For a while nobody heard what the server says that belongs to no call. What changed
+    /// meanwhile cannot be known: all lists may have.
+    pub(super) fn handle_gap(&mut self) {
+        let Some(welcome) = &self.welcome else { return };
         for (_, list) in LISTS {
             if welcome.capability(&[list, "listChanged"]).is_some_and(Part::is_true)
                 && let Some(method) = method::list_changed(list)

@@ -150,7 +150,7 @@ impl<T: Ticket> ModernClientHalf<T> {
         match retry {
             // The server missed a header: it is asked which it wants.
             None if lacks_header && !call.repeated => {
-                let retry = HeaderRetry::new(call.request, answer);
+                let retry = HeaderRetry { request: call.request, answer, pages: 0 };
                 let list = retry.list(None);
                 self.begin(ticket, Some(Box::new(retry)), &list, vec![], now);
             }

@@ -83,14 +83,10 @@ const PAGES: usize = 100;
 pub(super) struct HeaderRetry {
     pub(super) request: Message,
     pub(super) answer: Message,
-    pages: usize,
+    pub(super) pages: usize,
 }
 
 impl HeaderRetry {
-    pub(super) fn new(request: Message, answer: Message) -> Self {
-        Self { request, answer, pages: 0 }
-    }
-
     /// Asks for the page after this one, unless the tool is on it or there is none.
     pub(super) fn next_page(&mut self, page: &Message) -> Option<Message> {
         let cursor = page.next_cursor()?;

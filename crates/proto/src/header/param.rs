@@ -22,10 +22,7 @@ pub struct Annotation {
 impl Annotation {
     /// Where the argument is; absent and null are the same.
     fn find<'a>(&self, arguments: Option<&'a Value>) -> Option<&'a Value> {
-        let mut value = arguments?;
-        for name in &self.path {
-            value = value.as_object()?.get(&**name)?;
-        }
+        let value = self.path.iter().try_fold(arguments?, |value, name| value.get(&**name))?;
         (!value.is_null()).then_some(value)
     }
 }

@@ -91,15 +91,6 @@ fn repeated_header_is_a_mismatch_even_if_equal() {
     );
 }
 
-// wire: HDR-3, HDR-4
-#[test]
-fn notification_may_lack_headers_but_not_contradict_them() {
-    let mirror = Mirror { version: "v1", method: "notifications/cancelled", name: None };
-    assert_eq!(mirror.check_notification(&parse("")), Ok(()));
-    assert_eq!(mirror.check_notification(&parse("mcp-name: ignored")), Ok(()));
-    assert!(mirror.check_notification(&parse("mcp-method: tools/call")).is_err());
-}
-
 // wire: HDR-14
 #[test]
 fn written_headers_replace_what_was_there_and_agree() {

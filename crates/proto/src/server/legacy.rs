@@ -142,15 +142,12 @@ impl LegacyServerHalf {
     }
 
     fn handle_batch(&mut self, lane: Lane, elements: Vec<Result<Message, InvalidMessage>>) {
-        let greets = |message: &Message| message.method() == method::INITIALIZE;
-        let why = if self.phase != Phase::Fresh && !self.revision.rules().batches {
-            Some(Refusal::NoBatches { era: self.revision.era() })
-        } else if elements.iter().flatten().any(greets) {
-            Some(Refusal::BadBatch { why: "initialize must come alone" })
-        } else {
-            None
-        };
-        if let Some(why) = why {
+        if self.phase != Phase::Fresh && !self.revision.rules().batches {
+            let why = Refusal::NoBatches { era: self.revision.era() };
+            return self.streams.refuse(lane, None, &why);
+        }
+        if elements.iter().flatten().any(|message| message.method() == method::INITIALIZE) {
+            let why = Refusal::BadBatch { why: "initialize must come alone" };
             return self.streams.refuse(lane, None, &why);
         }
         let asks = |message: &Message| message.kind() == Kind::Request;
@@ -726,16 +723,10 @@ impl ClientStreams {
     /// The client, or the network, closed a lane.
     fn closed(&mut self, lane: Lane) {
         self.listeners.retain(|&listener| listener != lane);
-        let mut unreachable = None;
-        for (&number, stream) in &mut self.open {
-            if stream.lane == Some(lane) {
-                stream.lane = None;
-                unreachable = (!stream.streaming).then_some(number);
-            }
-        }
-        if let Some(number) = unreachable {
-            self.open.remove(&number);
-        }
+        self.open.retain(|_, stream| {
+            let is_closed = stream.lane.take_if(|open| *open == lane).is_some();
+            stream.streaming || !is_closed
+        });
     }
 
     /// Whether anybody is there to hear what belongs to no call.

@@ -135,9 +135,8 @@ impl ExtensionTasks {
     }
 
     fn date(&self, now: Instant) -> String {
-        let since =
-            |(then, date): (Instant, SystemTime)| date + now.saturating_duration_since(then);
-        moment::text(self.clock.map_or(UNIX_EPOCH, since))
+        let date = self.clock.map(|(then, date)| date + now.saturating_duration_since(then));
+        moment::text(date.unwrap_or(UNIX_EPOCH))
     }
 }
 
@@ -151,8 +150,8 @@ impl<T: Ticket> ToModern<T> {
 
     /// Whether this client knows tasks, and the server has them.
     pub(super) fn offers_tasks(&self, ticket: &T) -> bool {
-        let declared =
-            self.discovered.as_ref().and_then(|it| it.capability(&["extensions", TASKS]));
+        let path = ["extensions", TASKS];
+        let declared = self.discovered.as_ref().and_then(|it| it.capability(&path));
         declared.is_some() && self.limits().tasks > 0 && self.revision_of(ticket).rules().core_tasks
     }
 

@@ -349,7 +349,8 @@ impl Overlap {
         let Some((_, count)) = self.listens.iter_mut().find(|(listen, _)| *listen == number) else {
             return false;
         };
-        let kind = kind(notice);
+        let uri = notice.uri().filter(|_| notice.method() == method::UPDATED);
+        let kind = format!("{} {}", notice.method(), uri.unwrap_or_default());
         let is_long = kind.len() > MAX_ID;
         if is_long || self.told.len() >= MOST_COUNTED && !self.told.contains_key(&kind) {
             return true;
@@ -361,11 +362,6 @@ impl Overlap {
         *told = (*told).max(*seen);
         is_news
     }
-}
-
-fn kind(notice: &Message) -> String {
-    let uri = notice.uri().filter(|_| notice.method() == method::UPDATED);
-    format!("{} {}", notice.method(), uri.unwrap_or_default())
 }
 
 #[cfg(test)]
