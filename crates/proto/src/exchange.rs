@@ -102,10 +102,7 @@ pub enum To<T> {
 impl ClientEvent {
     /// The call that it drops, if it drops one.
     pub fn dropped(&self) -> Option<Exchange> {
-        match self {
-            Self::Drop { exchange, .. } => Some(*exchange),
-            _ => None,
-        }
+        if let Self::Drop { exchange, .. } = self { Some(*exchange) } else { None }
     }
 
     /// Which verb it is, for logs.

@@ -240,10 +240,7 @@ impl Failure {
 impl Outcome {
     /// The server's answer, if it gave one.
     pub fn answer(&self) -> Option<&Message> {
-        match self {
-            Self::Answered(answer) => Some(answer),
-            Self::Failed(_) => None,
-        }
+        if let Self::Answered(answer) = self { Some(answer) } else { None }
     }
 
     /// The server's answer, if it is a result.

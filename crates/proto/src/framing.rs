@@ -306,7 +306,7 @@ impl EventDecoder {
         self.skipped = length;
         self.input.clear();
         self.searched = 0;
-        too_long
+        Some(Err(too_long))
     }
 
     /// Consumes a line of `length` bytes and its end.
@@ -325,11 +325,11 @@ impl EventDecoder {
         if !self.draft.has_room_for(length, self.max) {
             let too_long = self.skip(length, false);
             self.input.advance(length + 1);
-            return too_long;
+            return Some(Err(too_long));
         }
         self.take_field(length);
         if self.draft.len() > self.max {
-            return self.skip(0, false);
+            return Some(Err(self.skip(0, false)));
         }
         None
     }
@@ -366,7 +366,7 @@ impl EventDecoder {
     /// line that does not fit are still in the input. The same wherever the bytes were cut.
     /// Its id counts if it came before what was too much, so that resuming does not meet
     /// the same event again.
-    fn skip(&mut self, length: usize, mid_line: bool) -> Option<Result<SseEvent, EventTooLong>> {
+    fn skip(&mut self, length: usize, mid_line: bool) -> EventTooLong {
         let room = self.max.saturating_sub(self.draft.len());
         let line = &self.input[..length.min(room)];
         let data = match (self.draft.data(), split_field(line)) {
@@ -376,7 +376,7 @@ impl EventDecoder {
         let head = Bytes::copy_from_slice(&data[..data.len().min(HEAD)]);
         std::mem::take(&mut self.draft).finish(&mut self.last_id);
         self.at = At::Skipped { mid_line };
-        Some(Err(EventTooLong { limit: self.max, head }))
+        EventTooLong { limit: self.max, head }
     }
 }
 

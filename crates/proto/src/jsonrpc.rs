@@ -333,13 +333,21 @@ impl From<Refusal> for InvalidMessage {
 // The members of a payload that anybody routes by or changes, found while the text is walked.
 // A payload is the params of a request or notification, the result of an answer, or its error.
 
-/// Declares [`Member`]: each with the object it is in and its key there.
+/// Declares [`Member`] and [`ObjectLevel`]: each member with the object it is in and its key there.
 macro_rules! members {
     ($($level:ident { $($(#[$doc:meta])* $member:ident = $key:expr,)* })*) => {
         /// A member that a [`Message`](Message) can be asked for.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         #[repr(u8)]
         pub enum Member { $($($(#[$doc])* $member,)*)* }
+
+        /// An object whose members are looked at.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        enum ObjectLevel { $($level,)* }
+
+        impl ObjectLevel {
+            const ALL: &[Self] = &[$(Self::$level,)*];
+        }
 
         impl Member {
             /// How many there are.
@@ -496,21 +504,7 @@ members! {
 /// Each has a bit of its own in [`Members`].
 const _: () = assert!(Member::COUNT <= u64::BITS as usize, "a mask has no more bits");
 
-/// An object whose members are looked at.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum ObjectLevel {
-    Payload,
-    Meta,
-    Ref,
-    Notifications,
-    Task,
-    RelatedTask,
-}
-
 impl ObjectLevel {
-    const ALL: [Self; 6] =
-        [Self::Payload, Self::Meta, Self::Ref, Self::Notifications, Self::Task, Self::RelatedTask];
-
     /// The member that this object is, if it is not the payload itself.
     fn member(self) -> Option<Member> {
         match self {
@@ -527,7 +521,7 @@ impl ObjectLevel {
 impl Member {
     /// The object that it is, if its members are looked at.
     fn opens(self) -> Option<ObjectLevel> {
-        ObjectLevel::ALL.into_iter().find(|level| level.member() == Some(self))
+        ObjectLevel::ALL.iter().copied().find(|level| level.member() == Some(self))
     }
 
     /// Its key.

@@ -102,10 +102,8 @@ const FREQUENT: &[&str] = &[
 
 /// A method name that messages can share: a frequent one takes no memory of its own.
 pub(crate) fn shared(name: &str) -> Cow<'static, str> {
-    match FREQUENT.iter().find(|known| **known == name) {
-        Some(known) => Cow::Borrowed(known),
-        None => Cow::Owned(name.to_owned()),
-    }
+    let known = FREQUENT.iter().find(|known| **known == name);
+    known.map_or_else(|| Cow::Owned(name.to_owned()), |known| Cow::Borrowed(*known))
 }
 
 /// Whether a complete result says how long it may be kept (CACHE-1).
@@ -138,10 +136,8 @@ pub mod meta {
     /// Whether this may be a key of `_meta`: a name, with a prefix of dotted
     /// labels and a slash if need be (MSG-6). An empty name is allowed after a prefix.
     pub fn is_key(key: &str) -> bool {
-        let (prefix, name) = match key.rsplit_once('/') {
-            Some((prefix, name)) => (Some(prefix), name),
-            None => (None, key),
-        };
+        let split = key.rsplit_once('/').map(|(prefix, name)| (Some(prefix), name));
+        let (prefix, name) = split.unwrap_or((None, key));
         let named = is_word(name, "-_.") || (name.is_empty() && prefix.is_some());
         named && prefix.is_none_or(|prefix| prefix.split('.').all(is_label))
     }

@@ -15,7 +15,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
-use std::str::FromStr;
 
 use bytes::Bytes;
 
@@ -36,20 +35,12 @@ impl fmt::Display for EventId {
     }
 }
 
-/// The text is no id of ours.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("not an event id")]
-pub struct NotAnEventId;
-
-impl FromStr for EventId {
-    type Err = NotAnEventId;
-
+impl EventId {
     /// Takes nothing but what `Display` prints, so that an event has one id.
-    fn from_str(text: &str) -> Result<Self, NotAnEventId> {
-        let numbers = text.split_once('-').and_then(|(stream, seq)| {
-            Some(Self { stream: stream.parse().ok()?, seq: seq.parse().ok()? })
-        });
-        numbers.filter(|id| id.to_string() == text).ok_or(NotAnEventId)
+    pub fn parse(text: &str) -> Option<Self> {
+        let (stream, seq) = text.split_once('-')?;
+        let id = Self { stream: stream.parse().ok()?, seq: seq.parse().ok()? };
+        Some(id).filter(|id| id.to_string() == text)
     }
 }
 

@@ -105,10 +105,8 @@ pub fn to_headers(message: &Message) -> Vec<Header> {
     let header = |(key, text): (&'static str, String)| {
         Some((HeaderName::from_static(key), HeaderValue::from_str(&text).ok()?))
     };
-    match Parent::of(message) {
-        Some(_) => members(message).into_iter().filter_map(header).collect(),
-        None => Vec::new(),
-    }
+    let said = Parent::of(message).map(|_| members(message));
+    said.into_iter().flatten().filter_map(header).collect()
 }
 
 #[cfg(test)]

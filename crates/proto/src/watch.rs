@@ -31,11 +31,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// A client that shares its link with nobody else.
-    pub(crate) fn alone(client: u64) -> Self {
-        Self { client, principal: None }
-    }
-
+    /// The principal is empty if the client shares its link with nobody else.
     pub(crate) fn new(client: u64, principal: &[u8]) -> Self {
         let mut mark = DefaultHasher::new();
         principal.hash(&mut mark);
@@ -50,12 +46,6 @@ struct ResourceWatch {
     granted: bool,
     /// Calls that ask for it.
     asked: BTreeSet<u64>,
-}
-
-impl ResourceWatch {
-    fn is_over(&self) -> bool {
-        !self.granted && self.asked.is_empty()
-    }
 }
 
 impl Watches {
@@ -115,7 +105,7 @@ impl Watches {
         let Some(watch) = watch.filter(|watch| watch.asked.contains(&call)) else { return };
         watch.asked.remove(&call);
         watch.granted |= is_granted;
-        if watch.is_over() {
+        if !watch.granted && watch.asked.is_empty() {
             self.remove(uri, owner);
         }
     }
@@ -202,7 +192,7 @@ mod tests {
     #[test]
     fn long_uris_have_a_bound_in_bytes() {
         let long = |number: usize| format!("{number:0>8192}");
-        let alone = fill(&mut Watches::default(), Watcher::alone(1), long);
+        let alone = fill(&mut Watches::default(), Watcher::new(1, b""), long);
         assert_eq!(alone, MOST_BYTES / 8192);
         let shared = fill(&mut Watches::default(), Watcher::new(1, b"ada"), long);
         assert_eq!(shared, share(MOST_BYTES) / 8192);

@@ -67,11 +67,8 @@ impl Message {
             members: OnceLock::new(),
         });
         let id = self.edits.as_ref().and_then(|edits| edits.id.clone());
-        let message = Self { parsed, edits: None };
-        match id {
-            Some(id) => message.edited(Some(id), Vec::new()),
-            None => message,
-        }
+        let edits = id.map(|id| Arc::new(Edits { id: Some(id), ..Edits::default() }));
+        Self { parsed, edits }
     }
 
     /// The same message with `value`, which is JSON text, as a member: in the place of
@@ -272,7 +269,7 @@ impl Edits {
             return written;
         };
         let mut payload = written.text.slice(place.clone());
-        for level in ObjectLevel::ALL {
+        for &level in ObjectLevel::ALL {
             let keys = removed.iter().filter(|(of, _)| *of == level).map(|(_, key)| *key);
             let keys: Vec<_> = keys.collect();
             let path = level.member().map_or_else(Vec::new, Member::path);

@@ -263,10 +263,7 @@ pub enum Id {
 impl Id {
     /// The number that it is, as our own ids are.
     pub fn number(&self) -> Option<u64> {
-        match self {
-            Self::Integer(number) => u64::try_from(*number).ok(),
-            Self::Large(_) | Self::Text(_) => None,
-        }
+        if let Self::Integer(number) = self { u64::try_from(*number).ok() } else { None }
     }
 
     /// Reads an id from its JSON text; `null` is none at all.
@@ -315,10 +312,8 @@ impl fmt::Display for Id {
 
 impl From<u64> for Id {
     fn from(number: u64) -> Self {
-        match i64::try_from(number) {
-            Ok(number) => Self::Integer(number),
-            Err(_) => Self::Large(number.to_string().into()),
-        }
+        let integer = i64::try_from(number).map(Self::Integer);
+        integer.unwrap_or_else(|_| Self::Large(number.to_string().into()))
     }
 }
 

@@ -11,14 +11,14 @@ const MOST_EVENTS: usize = 100;
 #[test]
 fn ids_are_read_as_they_are_printed() {
     for text in ["0-0", "1-20", "18446744073709551615-18446744073709551615"] {
-        assert_eq!(text.parse::<EventId>().unwrap().to_string(), text);
+        assert_eq!(EventId::parse(text).unwrap().to_string(), text);
     }
     for text in
         ["", "-", "1", "1-", "-1", "01-1", "1-01", "+1-1", "1-+1", "1--1", " 1-1", "1-1 ", "1-2-3"]
     {
-        assert_eq!(text.parse::<EventId>(), Err(NotAnEventId), "{text:?}");
+        assert_eq!(EventId::parse(text), None, "{text:?}");
     }
-    assert!("18446744073709551616-1".parse::<EventId>().is_err());
+    assert!(EventId::parse("18446744073709551616-1").is_none());
 }
 
 // wire: HTTP-18
@@ -193,10 +193,10 @@ fn check(script: &str, expected: &str) {
         match *step.split(' ').collect::<Vec<_>>() {
             [kind @ ("push" | "final"), id, payload] => {
                 let payload = Bytes::copy_from_slice(payload.as_bytes());
-                replay.push(id.parse().unwrap(), &payload, kind == "final");
+                replay.push(EventId::parse(id).unwrap(), &payload, kind == "final");
             }
             ["forget", stream] => replay.forget(stream.parse().unwrap()),
-            ["after", id] => seen.push(match replay.after(id.parse().unwrap()) {
+            ["after", id] => seen.push(match replay.after(EventId::parse(id).unwrap()) {
                 Some(events) => show(events),
                 None => format!("event {id} is unknown, or what followed it is gone"),
             }),

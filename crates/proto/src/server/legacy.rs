@@ -675,7 +675,7 @@ impl ClientStreams {
     /// A GET that takes a stream up again after `last`.
     fn resume(&mut self, lane: Lane, last: &str) -> Result<(), Refusal> {
         let unknown = || Refusal::UnknownEvent { id: last.to_owned() };
-        let last: EventId = last.parse().map_err(|_| unknown())?;
+        let last = EventId::parse(last).ok_or_else(unknown)?;
         if last.stream == MAIN {
             self.room_for_listener()?;
         }

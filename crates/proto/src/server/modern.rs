@@ -143,10 +143,8 @@ impl ModernServerHalf {
         if method::is_legacy_only(request.method()) {
             return Err(Refusal::unknown_method(request.method()));
         }
-        match request.id().filter(|id| self.by_id.contains_key(id)) {
-            Some(id) => Err(Refusal::IdInUse { id: id.to_string() }),
-            None => Ok(()),
-        }
+        let in_use = request.id().filter(|id| self.by_id.contains_key(id));
+        in_use.map_or(Ok(()), |id| Err(Refusal::IdInUse { id: id.to_string() }))
     }
 
     fn open(&mut self, lane: Lane, request: Message, said: HeaderParams) {
@@ -339,12 +337,10 @@ impl RetryEnvelope {
 impl ModernCall {
     /// Whether the last request of its client declares that it can answer this.
     fn permits(&self, question: &Message) -> bool {
-        let declared = match &self.retry {
-            Some(retry) => &retry.capabilities,
-            None => self.request.get(Member::MetaCapabilities).unwrap_or_default(),
-        };
+        let declared = self.retry.as_ref().map(|retry| &*retry.capabilities);
+        let declared = declared.or_else(|| self.request.get(Member::MetaCapabilities));
         let params = question.payload().unwrap_or_default();
-        project::permits(declared, question.method(), params)
+        project::permits(declared.unwrap_or_default(), question.method(), params)
     }
 
     /// A notification as the last request of its client wants it: progress under the

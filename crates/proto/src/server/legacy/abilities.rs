@@ -88,7 +88,7 @@ impl LegacyServerHalf {
     /// Whether a resource can be watched, if a request asks for that.
     pub(super) fn has_room_to_watch(&self, request: &Message) -> bool {
         let uri = request.uri().filter(|_| request.method() == method::SUBSCRIBE);
-        uri.is_none_or(|uri| self.watched.have_room(std::iter::once(&*uri), Watcher::alone(SELF)))
+        uri.is_none_or(|uri| self.watched.have_room([&*uri].into_iter(), Watcher::new(SELF, b"")))
     }
 
     /// Remembers which resources the client wants to hear about: the one that it
@@ -97,7 +97,7 @@ impl LegacyServerHalf {
         match request.method() {
             method::SUBSCRIBE if self.only_watched => {
                 let uri = request.uri()?;
-                self.watched.ask(&uri, Watcher::alone(SELF), exchange.0);
+                self.watched.ask(&uri, Watcher::new(SELF, b""), exchange.0);
                 return Some(uri.into());
             }
             method::UNSUBSCRIBE if self.only_watched => {
