@@ -77,21 +77,23 @@ pub fn each<A: Into<ItemAction>>(
     }
     // Commas of what is gone cannot stay where they are.
     let is_whole = !judged.iter().any(|(fate, _)| matches!(fate, ItemAction::Drop));
-    let (mut out, mut copied) = (BytesMut::with_capacity(inner.len()), 0);
+    let (mut out, mut copied) = (BytesMut::with_capacity(text.len()), 0);
+    out.extend_from_slice(&text[..array.start]);
     for (fate, at) in &judged {
         let element = match fate {
             ItemAction::Keep => &inner[at.clone()],
             ItemAction::Replace(other) => other,
             ItemAction::Drop => continue,
         };
-        let before = if out.is_empty() { b"[" } else { &b","[..] };
+        let before = if out.len() == array.start { b"[" } else { &b","[..] };
         out.extend_from_slice(if is_whole { &inner[copied..at.start] } else { before });
         out.extend_from_slice(element);
         copied = at.end;
     }
-    let end = if out.is_empty() { b"[]" } else { &b"]"[..] };
+    let end = if out.len() == array.start { b"[]" } else { &b"]"[..] };
     out.extend_from_slice(if is_whole { &inner[copied..] } else { end });
-    Some(splice(text, array, &out))
+    out.extend_from_slice(&text[array.end..]);
+    Some(out.freeze())
 }
 
 /// Where the value at `path` is. The last of several equal members counts, as

@@ -333,12 +333,12 @@ impl<T: Ticket> ToLegacy<T> {
         let call = self.calls.values_mut().find(|call| call.ticket == *ticket);
         let Some(call) = call else { return };
         call.level = method::wanted_severity(request);
-        let knows_tasks = declares_tasks(&call.request);
         if call.request.has(Member::MetaCapabilities)
             && let Some(declared) = request.part(Member::MetaCapabilities)
         {
             // Whoever stands between counts on a task only if the first request knew tasks.
-            let bare = declared.without(&["extensions"], &[TASKS]).filter(|_| !knows_tasks);
+            let bare = declared.without(&["extensions"], &[TASKS]);
+            let bare = bare.filter(|_| !declares_tasks(&call.request));
             let declared = bare.unwrap_or_else(|| declared.text().to_vec().into());
             call.request = call.request.with(Member::MetaCapabilities, declared);
         }

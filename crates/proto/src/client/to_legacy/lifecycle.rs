@@ -95,10 +95,8 @@ impl<T: Ticket> ToLegacy<T> {
                 return self.inner.meet(InternalCall::Native(ticket), now);
             }
             method::SET_LEVEL => {
-                self.level = request
-                    .string(Member::Level)
-                    .and_then(|level| method::severity(&level))
-                    .or(self.level);
+                let level = request.string(Member::Level);
+                self.level = level.and_then(|level| method::severity(&level)).or(self.level);
             }
             _ => {}
         }
