@@ -259,7 +259,7 @@ impl Backend for Views {
             session.questions.remove(ask);
         }
         // What a client answers about a task is under our id; at one server ids are its own.
-        let task = answer.related_task().filter(|_| self.only.is_none());
+        let task = answer.string(Member::RelatedTaskId).filter(|_| self.only.is_none());
         let task = task.and_then(|ours| self.fleet.tasks.find(&TaskOwner::new(client), &ours));
         Some(match task {
             Some((_, theirs)) => answer.with_string(Member::RelatedTaskId, &theirs),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use switchboard_proto::exchange::{Carrier, Lane};
-use switchboard_proto::jsonrpc::{Id, Incoming, InvalidMessage, Kind};
+use switchboard_proto::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Member};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -111,7 +111,7 @@ impl Pipe {
     fn client(&self, era: Era, incoming: &Incoming) -> &Arc<ClientConnection> {
         let is_modern = match incoming {
             Incoming::One(message) if message.method() == method::CANCELLED => {
-                let id = message.cancelled_id();
+                let id = message.id_in(Member::RequestId);
                 id.is_some_and(|id| self.modern.step(|half| knows(half, &id)).0)
             }
             _ => era == Era::Modern,

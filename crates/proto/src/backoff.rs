@@ -62,11 +62,6 @@ pub struct Restart {
 }
 
 impl Restart {
-    /// No restarts yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// The child that was started at `started` has ended: when to start it
     /// again. After a long life at once, for then the end was bad luck; else
     /// a little later each time, and not more than three times in five minutes.

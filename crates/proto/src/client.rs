@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
 
-use crate::exchange::{Ask, HeaderParams, Lane, ServerEvent, To};
+use crate::exchange::{Ask, HeaderParams, Lane, ServerEvent, To, take_number};
 use crate::failure::{Failure, Outcome};
+use crate::header::Header;
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method;
@@ -175,7 +175,7 @@ pub enum Sharing {
 #[expect(missing_docs, reason = "the field names say it")]
 pub enum Transmit {
     /// Write it to the pipe, or POST it; over HTTP its answer comes back on `lane`.
-    Send { lane: Lane, message: Message, headers: Vec<(HeaderName, HeaderValue)> },
+    Send { lane: Lane, message: Message, headers: Vec<Header> },
     /// Close the lane: that is how a call is cancelled there.
     Abort { lane: Lane },
 }
@@ -500,7 +500,7 @@ fn after(now: Instant, wait: Duration) -> Instant {
 }
 
 /// The only one that there is.
-fn sole<I>(mut all: impl Iterator<Item = I>) -> Option<I> {
+pub(crate) fn sole<I>(mut all: impl Iterator<Item = I>) -> Option<I> {
     let first = all.next();
     first.filter(|_| all.next().is_none())
 }
@@ -526,13 +526,11 @@ impl<O> Ledger<O> {
 
     /// Starts a call; says under which id, and what to send.
     fn begin(&mut self, owner: O, request: &Message, now: Instant) -> (Lane, Message) {
-        let id = Lane(self.next_id);
-        self.next_id += 1;
+        let id = Lane(take_number(&mut self.next_id));
         let mut sent = request.clone();
         if self.sharing == Sharing::Shared && request.progress_token().is_some() {
-            let token = format!("\"switchboard-{}\"", self.next_token);
+            let token = format!("\"switchboard-{}\"", take_number(&mut self.next_token));
             sent = sent.with(Member::MetaProgressToken, token);
-            self.next_token += 1;
         }
         self.tokens.extend(sent.progress_token().map(|token| (token, id)));
         let message = sent.with_id(&Id::from(id.0));

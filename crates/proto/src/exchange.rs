@@ -16,13 +16,12 @@
 //! Verbs carry whole messages: their ids mean nothing on the other side, their
 //! text passes as it is. Each half gives the message the id its own peer knows.
 
-use http::{HeaderName, HeaderValue};
-
 use crate::failure::Outcome;
+use crate::header::Header;
 use crate::jsonrpc::Message;
 
 /// Arguments that a client repeated as headers; none if it has no headers.
-pub type HeaderParams = Option<Vec<(HeaderName, HeaderValue)>>;
+pub type HeaderParams = Option<Vec<Header>>;
 
 /// A call as a server half knows it.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -31,6 +30,12 @@ pub struct Exchange(pub u64);
 /// A question as a client half knows it.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Ask(pub u64);
+
+/// The number that is `next`, and counts on: each is given out once.
+pub(crate) fn take_number(next: &mut u64) -> u64 {
+    *next += 1;
+    *next - 1
+}
 
 /// The HTTP exchange a message arrived on or must leave by. A pipe has one.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -97,10 +102,7 @@ pub enum To<T> {
 impl ClientEvent {
     /// The call that it drops, if it drops one.
     pub fn dropped(&self) -> Option<Exchange> {
-        match self {
-            Self::Drop { exchange, .. } => Some(*exchange),
-            _ => None,
-        }
+        if let Self::Drop { exchange, .. } = self { Some(*exchange) } else { None }
     }
 
     /// Which verb it is, for logs.

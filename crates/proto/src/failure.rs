@@ -36,7 +36,7 @@ pub enum Failure {
     #[error("the server {server:?} did not start within {}ms", waited.as_millis())]
     StartTimeout { server: Arc<str>, waited: Duration },
     /// The connection is over.
-    #[error("Transport closed{}", Bracketed(reason))]
+    #[error("Transport closed{}", bracketed(reason.as_deref()))]
     Closed { reason: Option<Arc<str>> },
     /// The server's process ended.
     #[error("{0}")]
@@ -240,10 +240,7 @@ impl Failure {
 impl Outcome {
     /// The server's answer, if it gave one.
     pub fn answer(&self) -> Option<&Message> {
-        match self {
-            Self::Answered(answer) => Some(answer),
-            Self::Failed(_) => None,
-        }
+        if let Self::Answered(answer) = self { Some(answer) } else { None }
     }
 
     /// The server's answer, if it is a result.
@@ -272,12 +269,6 @@ impl Outcome {
 impl From<Message> for Outcome {
     fn from(answer: Message) -> Self {
         Self::Answered(answer)
-    }
-}
-
-impl From<&Message> for Outcome {
-    fn from(answer: &Message) -> Self {
-        Self::Answered(answer.clone())
     }
 }
 
@@ -343,12 +334,8 @@ impl PartialEq for FailureSource {
 impl Eq for FailureSource {}
 
 /// A reason in brackets, if there is one.
-struct Bracketed<'a>(&'a Option<Arc<str>>);
-
-impl fmt::Display for Bracketed<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |reason| write!(f, " ({reason})"))
-    }
+fn bracketed(reason: Option<&str>) -> String {
+    reason.map_or_else(String::new, |reason| format!(" ({reason})"))
 }
 
 fn named(server: Option<&str>) -> String {
@@ -421,10 +408,8 @@ impl fmt::Display for Status {
 
 impl fmt::Display for Exit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.reason {
-            Some(reason) => write!(out, "Transport closed ({}: {reason})", self.status)?,
-            None => write!(out, "Transport closed ({})", self.status)?,
-        }
+        let reason = self.reason.as_ref().map_or_else(String::new, |it| format!(": {it}"));
+        write!(out, "Transport closed ({}{reason})", self.status)?;
         let shown = self.last_words.len().saturating_sub(SHOWN);
         match &self.last_words[shown..] {
             [] => Ok(()),

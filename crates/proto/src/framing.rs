@@ -163,7 +163,7 @@ const READ: usize = 8 * 1024;
 // ```
 
 /// Takes events out of a stream of bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct EventDecoder {
     max: usize,
     input: BytesMut,
@@ -176,13 +176,13 @@ pub struct EventDecoder {
     after_cr: bool,
     draft: EventDraft,
     last_id: Option<Arc<str>>,
-    comments: u64,
 }
 
 /// What the first byte of the input belongs to.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum At {
     /// The stream, where a byte order mark may stand.
+    #[default]
     Start,
     /// A line of an event that is wanted.
     Event,
@@ -226,28 +226,13 @@ impl SseEvent {
 impl EventDecoder {
     /// The data and the name of an event may hold up to `max` bytes together.
     pub fn new(max: usize) -> Self {
-        Self {
-            max,
-            input: BytesMut::new(),
-            searched: 0,
-            at: At::Start,
-            skipped: 0,
-            after_cr: false,
-            draft: EventDraft::default(),
-            last_id: None,
-            comments: 0,
-        }
+        Self { max, ..Self::default() }
     }
 
     /// Appends `bytes`. Take the events out before the next push: that is what
     /// bounds the memory.
     pub fn push(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
-    }
-
-    /// How many comments have come: a sign of life that is no event.
-    pub fn comments_seen(&self) -> u64 {
-        self.comments
     }
 
     /// Whether an event is so long that it may have no end.
@@ -258,8 +243,8 @@ impl EventDecoder {
     /// How many bytes are kept between pushes: never more than three times the
     /// limit, for the event, its id and the last id.
     pub fn held_bytes(&self) -> usize {
-        let last_id = self.last_id.as_ref().map_or(0, |id| id.len());
-        self.input.len() + self.draft.held_bytes() + last_id
+        let ids = [&self.draft.id, &self.last_id].into_iter().flatten();
+        self.input.len() + self.draft.len() + ids.map(|id| id.len()).sum::<usize>()
     }
 
     /// The next event; `None` when more bytes are needed. What is unfinished
@@ -317,11 +302,11 @@ impl EventDecoder {
             self.searched = length;
             return None;
         }
-        let head = self.head(length);
+        let too_long = self.skip(length, true);
         self.skipped = length;
         self.input.clear();
         self.searched = 0;
-        Some(self.skip(At::Skipped { mid_line: true }, head))
+        Some(Err(too_long))
     }
 
     /// Consumes a line of `length` bytes and its end.
@@ -338,14 +323,13 @@ impl EventDecoder {
             return std::mem::take(&mut self.draft).finish(&mut self.last_id).map(Ok);
         }
         if !self.draft.has_room_for(length, self.max) {
-            let head = self.head(length);
+            let too_long = self.skip(length, false);
             self.input.advance(length + 1);
-            return Some(self.skip(At::Skipped { mid_line: false }, head));
+            return Some(Err(too_long));
         }
         self.take_field(length);
         if self.draft.len() > self.max {
-            let head = self.head(0);
-            return Some(self.skip(At::Skipped { mid_line: false }, head));
+            return Some(Err(self.skip(0, false)));
         }
         None
     }
@@ -358,42 +342,41 @@ impl EventDecoder {
             b"data" => {
                 // The one field that is kept as it is, without a copy.
                 self.input.advance(value);
-                self.draft.add_data(self.input.split_to(length - value).freeze());
+                self.draft.add_data(self.input.split_to(length - value));
                 self.input.advance(1);
                 return;
             }
-            b"" => self.comments += 1,
-            b"event" => self.draft.set_name(&line[value..]),
-            b"id" => self.draft.set_id(&line[value..]),
-            b"retry" => self.draft.set_retry(&line[value..]),
+            b"event" => self.draft.name = String::from_utf8_lossy(&line[value..]).into(),
+            // What is no text could not be sent back as it came, so it is no id.
+            b"id" if !line[value..].contains(&0) => {
+                let id = str::from_utf8(&line[value..]).ok().map(Into::into);
+                self.draft.id = id.or(self.draft.id.take());
+            }
+            // Anything but digits is no waiting time, nor is more than fits.
+            b"retry" if line[value..].iter().all(u8::is_ascii_digit) => {
+                let digits = str::from_utf8(&line[value..]).ok();
+                self.draft.retry = digits.and_then(|it| it.parse().ok()).or(self.draft.retry);
+            }
             _ => {}
         }
         self.input.advance(length + 1);
     }
 
-    /// How the data of the event being read begins; `length` bytes of a line that
-    /// does not fit are still in the input. The same wherever the bytes were cut.
-    fn head(&self, length: usize) -> Bytes {
-        let data = match self.draft.data() {
-            [] => {
-                let room = self.max.saturating_sub(self.draft.len());
-                let line = &self.input[..length.min(room)];
-                match split_field(line) {
-                    (b"data", value) => &line[value..],
-                    _ => &[],
-                }
-            }
-            data => data,
+    /// Gives up on the event being read, and says how its data begins; `length` bytes of a
+    /// line that does not fit are still in the input. The same wherever the bytes were cut.
+    /// Its id counts if it came before what was too much, so that resuming does not meet
+    /// the same event again.
+    fn skip(&mut self, length: usize, mid_line: bool) -> EventTooLong {
+        let room = self.max.saturating_sub(self.draft.len());
+        let line = &self.input[..length.min(room)];
+        let data = match (self.draft.data(), split_field(line)) {
+            ([], (b"data", value)) => &line[value..],
+            (data, _) => data,
         };
-        Bytes::copy_from_slice(&data[..data.len().min(HEAD)])
-    }
-
-    /// Gives up on the event being read. Its id counts if it came before what
-    /// was too much, so that resuming does not meet the same event again.
-    fn skip(&mut self, at: At, head: Bytes) -> Result<SseEvent, EventTooLong> {
+        let head = Bytes::copy_from_slice(&data[..data.len().min(HEAD)]);
         std::mem::take(&mut self.draft).finish(&mut self.last_id);
-        self.at = at;
-        Err(EventTooLong { limit: self.max, head })
+        self.at = At::Skipped { mid_line };
+        EventTooLong { limit: self.max, head }
     }
 }
 
@@ -424,74 +407,33 @@ const LONGEST_FIELD: usize = 5;
 
 #[derive(Debug, Default)]
 struct EventDraft {
-    lines: JoinedLines,
+    /// The data lines so far. One is by far the most common case, and is part of the input.
+    data: Option<BytesMut>,
     name: Box<str>,
     /// `Some("")` says that the stream has no id any more.
     id: Option<Arc<str>>,
     retry: Option<u64>,
 }
 
-/// The data so far. One line is by far the most common case.
-#[derive(Debug, Default)]
-enum JoinedLines {
-    #[default]
-    None,
-    One(Bytes),
-    Many(BytesMut),
-}
-
 impl EventDraft {
-    fn add_data(&mut self, line: Bytes) {
-        self.lines = match std::mem::take(&mut self.lines) {
-            JoinedLines::None => JoinedLines::One(line),
-            JoinedLines::One(first) => {
-                let mut joined = BytesMut::with_capacity(first.len() + 1 + line.len());
-                joined.extend_from_slice(&first);
-                JoinedLines::Many(join(joined, &line))
+    fn add_data(&mut self, line: BytesMut) {
+        match &mut self.data {
+            None => self.data = Some(line),
+            Some(data) => {
+                data.extend_from_slice(b"\n");
+                data.extend_from_slice(&line);
             }
-            JoinedLines::Many(joined) => JoinedLines::Many(join(joined, &line)),
-        };
-    }
-
-    fn set_name(&mut self, value: &[u8]) {
-        self.name = String::from_utf8_lossy(value).into();
-    }
-
-    /// What is no text could not be sent back as it came, so it is no id.
-    fn set_id(&mut self, value: &[u8]) {
-        if !value.contains(&0)
-            && let Ok(id) = str::from_utf8(value)
-        {
-            self.id = Some(id.into());
-        }
-    }
-
-    /// Anything but digits is no waiting time, nor is more than fits.
-    fn set_retry(&mut self, value: &[u8]) {
-        if value.iter().all(u8::is_ascii_digit)
-            && let Some(retry) = str::from_utf8(value).ok().and_then(|digits| digits.parse().ok())
-        {
-            self.retry = Some(retry);
         }
     }
 
     /// The data so far.
     fn data(&self) -> &[u8] {
-        match &self.lines {
-            JoinedLines::None => &[],
-            JoinedLines::One(line) => line,
-            JoinedLines::Many(joined) => joined,
-        }
+        self.data.as_deref().unwrap_or_default()
     }
 
     /// What counts towards the limit.
     fn len(&self) -> usize {
         self.data().len() + self.name.len()
-    }
-
-    /// How many bytes are kept, the id included.
-    fn held_bytes(&self) -> usize {
-        self.len() + self.id.as_ref().map_or(0, |id| id.len())
     }
 
     /// Whether a line of `length` bytes could still be part of an event of
@@ -503,27 +445,16 @@ impl EventDraft {
 
     /// The blank line has come. `last_id` is that of the stream.
     fn finish(self, last_id: &mut Option<Arc<str>>) -> Option<SseEvent> {
-        let data = match self.lines {
-            JoinedLines::None if self.id.is_none() && self.retry.is_none() => return None,
-            JoinedLines::None => Bytes::new(),
-            JoinedLines::One(line) => line,
-            JoinedLines::Many(joined) => joined.freeze(),
-        };
+        if self.data.is_none() && self.id.is_none() && self.retry.is_none() {
+            return None;
+        }
         if let Some(id) = self.id {
             *last_id = (!id.is_empty()).then_some(id);
         }
-        let name = match &*self.name {
-            "" | "message" => None,
-            _ => Some(self.name),
-        };
+        let name = Some(self.name).filter(|name| !matches!(&**name, "" | "message"));
+        let data = self.data.map(BytesMut::freeze).unwrap_or_default();
         Some(SseEvent { name, data, id: last_id.clone(), retry: self.retry })
     }
-}
-
-fn join(mut joined: BytesMut, line: &[u8]) -> BytesMut {
-    joined.extend_from_slice(b"\n");
-    joined.extend_from_slice(line);
-    joined
 }
 
 /// What a line holds besides its value: the longest name, a colon, a space.

@@ -15,6 +15,9 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, H
 
 pub mod param;
 
+/// One header and its value.
+pub type Header = (HeaderName, HeaderValue);
+
 /// Which event a resumed stream continues after.
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The method of the body.
@@ -30,17 +33,8 @@ pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// Whether this header is ours alone to set, whatever the user configured.
 pub fn is_ours(name: &HeaderName) -> bool {
-    let protected = [
-        ACCEPT,
-        AUTHORIZATION,
-        CONTENT_TYPE,
-        LAST_EVENT_ID,
-        METHOD,
-        NAME,
-        PROTOCOL_VERSION,
-        SESSION_ID,
-    ];
-    protected.contains(name)
+    let general = [ACCEPT, AUTHORIZATION, CONTENT_TYPE, LAST_EVENT_ID];
+    general.contains(name) || [METHOD, NAME, PROTOCOL_VERSION, SESSION_ID].contains(name)
 }
 
 /// What the headers of a modern request must say.
@@ -67,34 +61,21 @@ impl Mirror<'_> {
 
     /// Whether `headers` say what the body of a request says. All are needed.
     pub fn check(&self, headers: &HeaderMap) -> Result<(), Mismatch> {
-        self.compare(headers, true)
-    }
-
-    /// The same for a notification: a header may be absent, none may disagree.
-    pub fn check_notification(&self, headers: &HeaderMap) -> Result<(), Mismatch> {
-        self.compare(headers, false)
-    }
-
-    fn compare(&self, headers: &HeaderMap, required: bool) -> Result<(), Mismatch> {
         for (header, meant) in [(PROTOCOL_VERSION, self.version), (METHOD, self.method)] {
             match only(headers, &header)? {
-                Some(said) if trim(said.as_bytes()) == meant.as_bytes() => {}
+                Some(said) if said.as_bytes().trim_ascii() == meant.as_bytes() => {}
                 Some(said) => {
                     let said = String::from_utf8_lossy(said.as_bytes());
                     return Err(Mismatch::differs(header, &said, meant));
                 }
-                None if required => return Err(Mismatch::Missing { header }),
-                None => {}
+                None => return Err(Mismatch::Missing { header }),
             }
         }
         let Some(meant) = self.name else { return Ok(()) };
-        match only(headers, &NAME)? {
-            Some(said) => match decode(NAME, said)? {
-                said if said == meant => Ok(()),
-                said => Err(Mismatch::differs(NAME, &said, meant)),
-            },
-            None if required => Err(Mismatch::Missing { header: NAME }),
-            None => Ok(()),
+        match only(headers, &NAME)?.map(|said| decode(&NAME, said)).transpose()? {
+            Some(said) if said == meant => Ok(()),
+            Some(said) => Err(Mismatch::differs(NAME, &said, meant)),
+            None => Err(Mismatch::Missing { header: NAME }),
         }
     }
 }
@@ -120,35 +101,22 @@ pub enum Mismatch {
 }
 
 impl Mismatch {
-    /// The header in question.
-    pub fn header(&self) -> &HeaderName {
-        match self {
-            Self::Differs { header, .. }
-            | Self::Missing { header }
-            | Self::Repeated { header }
-            | Self::Unreadable { header, .. } => header,
-        }
-    }
-
     fn differs(header: HeaderName, said: &str, meant: impl fmt::Display) -> Self {
         Self::Differs { header, said: shorten(said), meant: shorten(&meant.to_string()) }
     }
 }
 
 /// The value of `header`, which may be there once at most.
-fn only<'a>(
-    headers: &'a HeaderMap,
-    header: &HeaderName,
-) -> Result<Option<&'a HeaderValue>, Mismatch> {
-    let mut values = headers.get_all(header).iter();
+fn only<'a>(all: &'a HeaderMap, header: &HeaderName) -> Result<Option<&'a HeaderValue>, Mismatch> {
+    let mut values = all.get_all(header).iter();
     match (values.next(), values.next()) {
         (_, Some(_)) => Err(Mismatch::Repeated { header: header.clone() }),
         (first, None) => Ok(first),
     }
 }
 
-fn decode(header: HeaderName, said: &HeaderValue) -> Result<Cow<'_, str>, Mismatch> {
-    decode_value(said).map_err(|why| Mismatch::Unreadable { header, why })
+fn decode<'a>(header: &HeaderName, said: &'a HeaderValue) -> Result<Cow<'a, str>, Mismatch> {
+    decode_value(said).map_err(|why| Mismatch::Unreadable { header: header.clone(), why })
 }
 
 /// An argument may be a whole file; an error message should not be.
@@ -185,7 +153,7 @@ pub enum Unreadable {
 pub fn encode_value(text: &str) -> HeaderValue {
     // An empty value is allowed, but some intermediaries drop such a header.
     if !text.is_empty()
-        && trim(text.as_bytes()).len() == text.len()
+        && text.trim_ascii().len() == text.len()
         && text.bytes().all(is_plain)
         && !(text.starts_with(OPEN) && text.ends_with(CLOSE))
         && let Ok(value) = HeaderValue::from_str(text)
@@ -198,7 +166,7 @@ pub fn encode_value(text: &str) -> HeaderValue {
 
 /// The text that `value` stands for.
 pub fn decode_value(value: &HeaderValue) -> Result<Cow<'_, str>, Unreadable> {
-    let plain = trim(value.as_bytes());
+    let plain = value.as_bytes().trim_ascii();
     let Some(plain) = str::from_utf8(plain).ok().filter(|text| text.bytes().all(is_plain)) else {
         return Err(Unreadable::ForbiddenByte);
     };
@@ -209,14 +177,6 @@ pub fn decode_value(value: &HeaderValue) -> Result<Cow<'_, str>, Unreadable> {
         }
         None => Ok(Cow::Borrowed(plain)),
     }
-}
-
-/// `value` without the optional whitespace around it.
-fn trim(value: &[u8]) -> &[u8] {
-    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let start = value.iter().position(|byte| !blank(byte)).unwrap_or(value.len());
-    let end = value.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
-    &value[start..end]
 }
 
 fn is_plain(byte: u8) -> bool {

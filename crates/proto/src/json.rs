@@ -35,8 +35,8 @@ pub struct Walker<'a> {
 /// One member of an object: its key as written, and where its value is.
 #[derive(Clone, Debug)]
 pub struct ObjectMember<'a> {
-    /// Between the quotes, escapes not yet undone.
-    key: &'a [u8],
+    /// Its key; empty for an element of an array.
+    pub key: ObjectKey<'a>,
     /// Where the member begins: at the quote of its key.
     pub start: usize,
     /// Where the value is.
@@ -45,7 +45,7 @@ pub struct ObjectMember<'a> {
 
 /// A key as written between its quotes, escapes not yet undone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ObjectKey<'a>(&'a [u8]);
+pub struct ObjectKey<'a>(&'a [u8]);
 
 impl<'a> Walker<'a> {
     /// Starts at the beginning of `text`.
@@ -59,82 +59,51 @@ impl<'a> Walker<'a> {
         let start = self.at;
         self.value(0)?;
         let end = self.at;
-        self.space();
-        if self.at == self.text.len() { Ok(start..end) } else { Err(self.fault()) }
+        self.end()?;
+        Ok(start..end)
     }
 
     /// Walks over an object, handing each member to `visit`, and to the end of the text.
-    pub fn members<E: From<Fault>>(
-        self,
-        visit: impl FnMut(ObjectMember<'a>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn members(self, visit: impl FnMut(ObjectMember<'a>)) -> Result<(), Fault> {
         self.each(b'{', b'}', visit)
     }
 
     /// Walks over an array, handing the place of each element to `visit`.
-    pub fn elements<E: From<Fault>>(
-        self,
-        mut visit: impl FnMut(Range<usize>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn elements(self, mut visit: impl FnMut(Range<usize>)) -> Result<(), Fault> {
         self.each(b'[', b']', |member| visit(member.value))
     }
 
-    fn each<E: From<Fault>>(
+    fn each(
         mut self,
         open: u8,
         close: u8,
-        mut visit: impl FnMut(ObjectMember<'a>) -> Result<(), E>,
-    ) -> Result<(), E> {
+        mut visit: impl FnMut(ObjectMember<'a>),
+    ) -> Result<(), Fault> {
         let mut more = self.open(open, close)?;
         while more {
             self.space();
             let start = self.at;
-            let key = if open == b'{' { self.key()? } else { &[] };
-            self.space();
+            let key = if open == b'{' { self.key()? } else { ObjectKey(&[]) };
             let from = self.at;
             self.value(1)?;
-            visit(ObjectMember { key, start, value: from..self.at })?;
+            visit(ObjectMember { key, start, value: from..self.at });
             more = self.more(close)?;
         }
-        Ok(self.end()?)
+        self.end()
     }
 
     /// Steps into the container that begins here; false if it is empty and behind us.
-    fn open(&mut self, open: u8, close: u8) -> Result<bool, Fault> {
+    pub(crate) fn open(&mut self, open: u8, close: u8) -> Result<bool, Fault> {
         self.space();
         if self.peek() == Some(open) { self.enter(close) } else { Err(self.fault()) }
     }
 
-    /// Steps into an object, as [`open`](Self::open) does.
-    pub(crate) fn open_object(&mut self) -> Result<bool, Fault> {
-        self.open(b'{', b'}')
-    }
-
-    /// The key of the next member. Its value is next.
-    pub(crate) fn next_key(&mut self) -> Result<ObjectKey<'a>, Fault> {
-        let key = self.key()?;
+    /// After a member or an element: whether another follows, or the end is behind us.
+    pub(crate) fn more(&mut self, close: u8) -> Result<bool, Fault> {
         self.space();
-        Ok(ObjectKey(key))
-    }
-
-    /// After a member of an object: whether another follows, or its end is behind us.
-    pub(crate) fn next_member(&mut self) -> Result<bool, Fault> {
-        self.more(b'}')
-    }
-
-    fn more(&mut self, close: u8) -> Result<bool, Fault> {
-        self.space();
-        match self.peek() {
-            Some(b',') => {
-                self.at += 1;
-                Ok(true)
-            }
-            Some(byte) if byte == close => {
-                self.at += 1;
-                Ok(false)
-            }
-            _ => Err(self.fault()),
-        }
+        let is_more = self.peek() == Some(b',');
+        self.expect(if is_more { b',' } else { close })?;
+        Ok(is_more)
     }
 
     /// Where it is.
@@ -212,23 +181,20 @@ impl<'a> Walker<'a> {
     fn enter(&mut self, close: u8) -> Result<bool, Fault> {
         self.at += 1;
         self.space();
-        match self.peek() {
-            Some(byte) if byte == close => {
-                self.at += 1;
-                Ok(false)
-            }
-            Some(_) => Ok(true),
-            None => Err(self.fault()),
-        }
+        let next = self.peek().ok_or(self.fault())?;
+        self.at += usize::from(next == close);
+        Ok(next != close)
     }
 
-    fn key(&mut self) -> Result<&'a [u8], Fault> {
+    /// The key of the next member. Its value is next.
+    pub(crate) fn key(&mut self) -> Result<ObjectKey<'a>, Fault> {
         self.space();
         let start = self.at + 1;
         self.string()?;
-        let key = &self.text[start..self.at - 1];
+        let key = ObjectKey(&self.text[start..self.at - 1]);
         self.space();
         self.expect(b':')?;
+        self.space();
         Ok(key)
     }
 
@@ -264,11 +230,11 @@ impl<'a> Walker<'a> {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
             Some(b'u') => {
                 self.at += 1;
-                for _ in 0..4 {
-                    if !self.peek().is_some_and(|byte| byte.is_ascii_hexdigit()) {
-                        return Err(self.fault());
-                    }
-                    self.at += 1;
+                let digits = self.text[self.at..].iter().take(4);
+                let run = digits.take_while(|byte| byte.is_ascii_hexdigit()).count();
+                self.at += run;
+                if run < 4 {
+                    return Err(self.fault());
                 }
             }
             _ => return Err(self.fault()),
@@ -306,21 +272,19 @@ impl<'a> Walker<'a> {
     }
 
     fn word(&mut self, word: &[u8]) -> Result<(), Fault> {
-        if self.text[self.at..].starts_with(word) {
-            self.at += word.len();
-            Ok(())
-        } else {
-            Err(self.fault())
+        if !self.text[self.at..].starts_with(word) {
+            return Err(self.fault());
         }
+        self.at += word.len();
+        Ok(())
     }
 
     fn expect(&mut self, byte: u8) -> Result<(), Fault> {
-        if self.peek() == Some(byte) {
-            self.at += 1;
-            Ok(())
-        } else {
-            Err(self.fault())
+        if self.peek() != Some(byte) {
+            return Err(self.fault());
         }
+        self.at += 1;
+        Ok(())
     }
 
     fn space(&mut self) {
@@ -338,20 +302,9 @@ impl<'a> Walker<'a> {
     }
 }
 
-impl ObjectMember<'_> {
-    /// Whether the key is `name`, however it is spelled.
-    pub fn is(&self, name: &str) -> bool {
-        ObjectKey(self.key).is(name)
-    }
-
-    /// The key with its escapes undone.
-    pub fn name(&self) -> Cow<'_, str> {
-        unescape(self.key)
-    }
-}
-
 impl<'a> ObjectKey<'a> {
-    pub(crate) fn is(self, name: &str) -> bool {
+    /// Whether it is `name`, however it is spelled.
+    pub fn is(self, name: &str) -> bool {
         self.0 == name.as_bytes() || (self.0.contains(&b'\\') && self.name() == name)
     }
 
@@ -373,7 +326,8 @@ impl<'a> ObjectKey<'a> {
         Cow::Owned(self.name().into_owned().into_bytes())
     }
 
-    fn name(self) -> Cow<'a, str> {
+    /// The same as text.
+    pub fn name(self) -> Cow<'a, str> {
         unescape(self.0)
     }
 }

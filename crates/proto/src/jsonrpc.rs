@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::json::{Fault, ObjectKey, Walker, try_unescape, unescape};
+use crate::json::{Fault, Walker, try_unescape, unescape};
 use crate::limits::MAX_BATCH;
 use crate::method::{self, meta};
 use crate::refusal::Refusal;
@@ -124,14 +124,15 @@ pub fn elements(batch: &Bytes) -> Vec<Bytes> {
 
 fn split_batch(text: &Bytes) -> Result<Vec<Bytes>, Refusal> {
     let mut elements = Vec::new();
-    Walker::new(text).elements(|place| {
-        if elements.len() == MAX_BATCH {
-            return Err(Refusal::BadBatch { why: "more than 100 messages" });
-        }
-        elements.push(text.slice(place));
-        Ok(())
-    })?;
-    Ok(elements)
+    let mut is_long = false;
+    let walked = Walker::new(text).elements(|place| match elements.len() {
+        MAX_BATCH => is_long = true,
+        _ => elements.push(text.slice(place)),
+    });
+    match walked {
+        _ if is_long => Err(Refusal::BadBatch { why: "more than 100 messages" }),
+        walked => Ok(walked.map(|()| elements)?),
+    }
 }
 
 fn parse_object(text: Bytes) -> Result<Message, InvalidMessage> {
@@ -140,8 +141,9 @@ fn parse_object(text: Bytes) -> Result<Message, InvalidMessage> {
     }
     let mut found = EnvelopeScan::default();
     let walked = found.walk(&text);
-    let id = found.id.take();
-    match walked.and_then(|()| found.classify(&text, id.as_ref())) {
+    let classified = walked.and_then(|()| found.classify(&text));
+    let id = found.id;
+    match classified {
         Ok((kind, method, payload)) => {
             let id_at = found.places[1].clone().unwrap_or_default();
             let members = OnceLock::new();
@@ -172,9 +174,9 @@ struct EnvelopeScan {
 impl EnvelopeScan {
     fn walk(&mut self, text: &[u8]) -> Result<(), Refusal> {
         let mut walker = Walker::new(text);
-        let mut more = walker.open_object()?;
+        let mut more = walker.open(b'{', b'}')?;
         while more {
-            let key = walker.next_key()?;
+            let key = walker.key()?;
             let start = walker.position();
             let which = ENVELOPE.iter().position(|name| key.is(name));
             if which >= Some(3) {
@@ -190,7 +192,7 @@ impl EnvelopeScan {
                 }
                 None => {}
             }
-            more = walker.next_member()?;
+            more = walker.more(b'}')?;
         }
         Ok(walker.end()?)
     }
@@ -208,11 +210,8 @@ impl EnvelopeScan {
         }
     }
 
-    fn classify(
-        &self,
-        text: &[u8],
-        id: Option<&Id>,
-    ) -> Result<(Kind, MethodName, Option<Range<usize>>), Refusal> {
+    fn classify(&self, text: &[u8]) -> Result<(Kind, MethodName, Option<Range<usize>>), Refusal> {
+        let id = &self.id;
         let [version, id_at, method, params, result, error] = self.places.clone();
         if version.is_none() {
             return Err(wrong("jsonrpc is missing"));
@@ -273,22 +272,6 @@ impl Message {
         &self.parsed.method
     }
 
-    /// The JSON text of a member, if it is there.
-    pub fn get(&self, member: Member) -> Option<&[u8]> {
-        match &self.edits {
-            Some(edits) => edits.get(&self.parsed, member),
-            None => self.parsed.get(member),
-        }
-    }
-
-    /// The same but for what has changed inside of it, for those who do not look there.
-    fn outline(&self, member: Member) -> Option<&[u8]> {
-        match &self.edits {
-            Some(edits) => edits.outline(&self.parsed, member),
-            None => self.parsed.get(member),
-        }
-    }
-
     /// The string that a member is, if it is there and is one.
     pub fn string(&self, member: Member) -> Option<Cow<'_, str>> {
         as_string(self.get(member)?)
@@ -302,37 +285,12 @@ impl Message {
     /// The member that decides what this is about and is there twice, or in letters
     /// of another case: peers do not agree which of those counts.
     pub fn ambiguous(&self) -> Option<Member> {
-        self.parsed.members().ambiguous()
+        DECISIVE.iter().copied().find(|it| self.is_ambiguous(*it))
     }
 
     /// Whether this member is there twice, or in letters of another case.
     pub fn is_ambiguous(&self, member: Member) -> bool {
-        self.parsed.members().is_ambiguous(member)
-    }
-
-    /// The params, the result or the error, as they were written.
-    pub fn payload(&self) -> Option<&[u8]> {
-        match &self.edits {
-            Some(edits) if edits.is_inside_payload() => edits.payload(&self.parsed),
-            _ => self.parsed.payload(),
-        }
-    }
-
-    /// The same, to keep; it shares the text. Empty if there is none.
-    pub fn payload_bytes(&self) -> Bytes {
-        let text = match &self.edits {
-            Some(edits) if edits.is_inside_payload() => edits.text(&self.parsed),
-            _ => &self.parsed.text,
-        };
-        self.payload().map_or_else(Bytes::new, |payload| text.slice_ref(payload))
-    }
-
-    /// The whole text.
-    pub fn text(&self) -> &Bytes {
-        match &self.edits {
-            Some(edits) => edits.text(&self.parsed),
-            None => &self.parsed.text,
-        }
+        self.parsed.members().ambiguous >> (member as u8) & 1 == 1
     }
 }
 
@@ -342,7 +300,12 @@ impl Parsed {
     }
 
     fn members(&self) -> &Members {
-        self.members.get_or_init(|| self.payload().map(Members::find_in).unwrap_or_default())
+        self.members.get_or_init(|| {
+            let mut members = Members::default();
+            // Text that cannot be read has no members.
+            _ = self.payload().map(|payload| members.read(&mut Walker::new(payload)));
+            members
+        })
     }
 
     fn get(&self, member: Member) -> Option<&[u8]> {
@@ -370,13 +333,21 @@ impl From<Refusal> for InvalidMessage {
 // The members of a payload that anybody routes by or changes, found while the text is walked.
 // A payload is the params of a request or notification, the result of an answer, or its error.
 
-/// Declares [`Member`]: each with the object it is in and its key there.
+/// Declares [`Member`] and [`ObjectLevel`]: each member with the object it is in and its key there.
 macro_rules! members {
     ($($level:ident { $($(#[$doc:meta])* $member:ident = $key:expr,)* })*) => {
         /// A member that a [`Message`](Message) can be asked for.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         #[repr(u8)]
         pub enum Member { $($($(#[$doc])* $member,)*)* }
+
+        /// An object whose members are looked at.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        enum ObjectLevel { $($level,)* }
+
+        impl ObjectLevel {
+            const ALL: &[Self] = &[$(Self::$level,)*];
+        }
 
         impl Member {
             /// How many there are.
@@ -533,21 +504,7 @@ members! {
 /// Each has a bit of its own in [`Members`].
 const _: () = assert!(Member::COUNT <= u64::BITS as usize, "a mask has no more bits");
 
-/// An object whose members are looked at.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum ObjectLevel {
-    Payload,
-    Meta,
-    Ref,
-    Notifications,
-    Task,
-    RelatedTask,
-}
-
 impl ObjectLevel {
-    const ALL: [Self; 6] =
-        [Self::Payload, Self::Meta, Self::Ref, Self::Notifications, Self::Task, Self::RelatedTask];
-
     /// The member that this object is, if it is not the payload itself.
     fn member(self) -> Option<Member> {
         match self {
@@ -564,7 +521,7 @@ impl ObjectLevel {
 impl Member {
     /// The object that it is, if its members are looked at.
     fn opens(self) -> Option<ObjectLevel> {
-        ObjectLevel::ALL.into_iter().find(|level| level.member() == Some(self))
+        ObjectLevel::ALL.iter().copied().find(|level| level.member() == Some(self))
     }
 
     /// Its key.
@@ -628,69 +585,47 @@ struct FoundMember {
 }
 
 impl Members {
-    /// Those of a payload that was walked before.
-    fn find_in(payload: &[u8]) -> Self {
-        let mut members = Self::default();
-        // Text that cannot be read has no members.
-        _ = members.read(&mut Walker::new(payload));
-        members
-    }
-
     /// Walks over the value that is next, the payload of a message, and notes its members.
     fn read(&mut self, walker: &mut Walker<'_>) -> Result<(), Fault> {
         self.from = walker.position();
         self.found.clear();
         self.ambiguous = 0;
         if walker.is_at_object() {
-            self.object(walker, ObjectLevel::Payload, 1)
+            self.walk(walker, ObjectLevel::Payload, 1)
         } else {
             walker.value(1)
         }
     }
 
-    fn object(
-        &mut self,
-        walker: &mut Walker<'_>,
-        level: ObjectLevel,
-        depth: u32,
-    ) -> Result<(), Fault> {
+    fn walk(&mut self, text: &mut Walker<'_>, level: ObjectLevel, depth: u32) -> Result<(), Fault> {
         let mut seen = 0_u64;
-        let mut more = walker.open_object()?;
+        let mut more = text.open(b'{', b'}')?;
         while more {
-            let key = walker.next_key()?;
+            let key = text.key()?;
             let member = Member::find(level, &key.plain());
-            self.note_doubt(level, key, member, &mut seen);
-            let start = walker.position();
-            match member.and_then(Member::opens).filter(|_| walker.is_at_object()) {
+            // Peers do not agree which counts of two members, or whether case does.
+            let near = |it: &Member| it.place().0 == level && key.resembles(it.key());
+            if let Some(meant) = member.or_else(|| DECISIVE.iter().copied().find(near)) {
+                let bit = 1 << meant as u8;
+                if member.is_none() || seen & bit != 0 {
+                    self.ambiguous |= bit;
+                }
+                seen |= bit;
+            }
+            let start = text.position();
+            match member.and_then(Member::opens).filter(|_| text.is_at_object()) {
                 Some(inner) => {
                     self.forget(inner);
-                    self.object(walker, inner, depth + 1)?;
+                    self.walk(text, inner, depth + 1)?;
                 }
-                None => walker.value(depth + 1)?,
+                None => text.value(depth + 1)?,
             }
             if let Some(member) = member {
-                self.set(member, start, walker.position());
+                self.set(member, start, text.position());
             }
-            more = walker.next_member()?;
+            more = text.more(b'}')?;
         }
         Ok(())
-    }
-
-    /// Peers do not agree which counts of two members, or whether case does.
-    fn note_doubt(
-        &mut self,
-        level: ObjectLevel,
-        key: ObjectKey<'_>,
-        member: Option<Member>,
-        seen: &mut u64,
-    ) {
-        let near = |it: &Member| it.place().0 == level && key.resembles(it.key());
-        let Some(meant) = member.or_else(|| DECISIVE.iter().copied().find(near)) else { return };
-        let bit = 1 << meant as u8;
-        if member.is_none() || *seen & bit != 0 {
-            self.ambiguous |= bit;
-        }
-        *seen |= bit;
     }
 
     /// The last of equal members counts, as in every SDK's parser.
@@ -714,15 +649,6 @@ impl Members {
     fn place(&self, member: Member) -> Option<Range<usize>> {
         let found = self.found.iter().find(|it| it.member == member)?;
         Some(found.start as usize..found.end as usize)
-    }
-
-    fn is_ambiguous(&self, member: Member) -> bool {
-        self.ambiguous >> (member as u8) & 1 == 1
-    }
-
-    /// The first member that decides something and is there more than once.
-    fn ambiguous(&self) -> Option<Member> {
-        DECISIVE.iter().copied().find(|it| self.is_ambiguous(*it))
     }
 }
 

@@ -102,10 +102,8 @@ const FREQUENT: &[&str] = &[
 
 /// A method name that messages can share: a frequent one takes no memory of its own.
 pub(crate) fn shared(name: &str) -> Cow<'static, str> {
-    match FREQUENT.iter().find(|known| **known == name) {
-        Some(known) => Cow::Borrowed(known),
-        None => Cow::Owned(name.to_owned()),
-    }
+    let known = FREQUENT.iter().find(|known| **known == name);
+    known.map_or_else(|| Cow::Owned(name.to_owned()), |known| Cow::Borrowed(*known))
 }
 
 /// Whether a complete result says how long it may be kept (CACHE-1).
@@ -138,11 +136,9 @@ pub mod meta {
     /// Whether this may be a key of `_meta`: a name, with a prefix of dotted
     /// labels and a slash if need be (MSG-6). An empty name is allowed after a prefix.
     pub fn is_key(key: &str) -> bool {
-        let (prefix, name) = match key.rsplit_once('/') {
-            Some((prefix, name)) => (Some(prefix), name),
-            None => (None, key),
-        };
-        let named = is_name(name) || (name.is_empty() && prefix.is_some());
+        let split = key.rsplit_once('/').map(|(prefix, name)| (Some(prefix), name));
+        let (prefix, name) = split.unwrap_or((None, key));
+        let named = is_word(name, "-_.") || (name.is_empty() && prefix.is_some());
         named && prefix.is_none_or(|prefix| prefix.split('.').all(is_label))
     }
 
@@ -152,18 +148,14 @@ pub mod meta {
     }
 
     fn is_label(label: &str) -> bool {
-        let (first, last) = (label.bytes().next(), label.bytes().next_back());
-        let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        first.is_some_and(|byte| byte.is_ascii_alphabetic())
-            && last.is_some_and(|byte| byte.is_ascii_alphanumeric())
-            && label.bytes().all(inner)
+        label.starts_with(|first: char| first.is_ascii_alphabetic()) && is_word(label, "-")
     }
 
-    fn is_name(name: &str) -> bool {
-        let ends = [name.bytes().next(), name.bytes().next_back()];
-        let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        ends.iter().all(|end| end.is_some_and(|byte| byte.is_ascii_alphanumeric()))
-            && name.bytes().all(inner)
+    /// Whether it is made of letters and digits, with these `marks` between them.
+    fn is_word(word: &str, marks: &str) -> bool {
+        let plain = |letter: char| letter.is_ascii_alphanumeric();
+        let is_inner = |letter| plain(letter) || marks.contains(letter);
+        word.starts_with(plain) && word.ends_with(plain) && word.chars().all(is_inner)
     }
 }
 
@@ -233,7 +225,10 @@ pub fn wanted_severity(request: &Message) -> Option<usize> {
 
 /// Whether a log record is as grave as `least`, or has a level of its server's own.
 pub fn is_grave(record: &Message, least: usize) -> bool {
-    record.log_level().and_then(|level| severity(&level)).is_none_or(|level| level >= least)
+    record
+        .string(Member::Level)
+        .and_then(|level| severity(&level))
+        .is_none_or(|level| level >= least)
 }
 
 /// The levels of log records, the least grave first.

@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::json::{Fault, Walker};
-use crate::jsonrpc::{as_string, quoted, splice};
+use crate::json::Walker;
+use crate::jsonrpc::{ItemAction, as_string, quoted, splice};
 
 /// The text of the value at `path`, if it is there.
 pub fn get<'a>(text: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
@@ -38,12 +38,8 @@ pub fn put(text: &[u8], path: &[&str], name: &str, value: &[u8]) -> Option<Bytes
     }
     let rest = inner.strip_prefix(b"{")?;
     let is_empty = rest.trim_ascii_start() == b"}";
-    let mut member = quoted(name).into_bytes();
-    member.push(b':');
-    member.extend_from_slice(value);
-    if !is_empty {
-        member.push(b',');
-    }
+    let comma: &[u8] = if is_empty { b"" } else { b"," };
+    let member = [quoted(name).as_bytes(), b":", value, comma].concat();
     Some(splice(text, object.start + 1..object.start + 1, &member))
 }
 
@@ -52,43 +48,52 @@ pub fn without(text: &[u8], path: &[&str], names: &[&str]) -> Option<Bytes> {
     let object = find(text, path)?;
     let inner = &text[object.clone()];
     let (mut kept, mut taken): (Vec<&[u8]>, bool) = (Vec::new(), false);
-    Walker::new(inner)
-        .members(|member| {
-            if names.iter().any(|name| member.is(name)) {
-                taken = true;
-            } else {
-                kept.push(&inner[member.start..member.value.end]);
-            }
-            Ok::<_, Fault>(())
-        })
-        .ok()?;
+    let walked = Walker::new(inner).members(|member| {
+        if names.iter().any(|name| member.key.is(name)) {
+            taken = true;
+        } else {
+            kept.push(&inner[member.start..member.value.end]);
+        }
+    });
+    walked.ok()?;
     let rest = || [b"{", kept.join(&b","[..]).as_slice(), b"}"].concat();
     taken.then(|| splice(text, object, &rest()))
 }
 
-/// `text` with each element of the array at `path` as `change` makes it; none
-/// if there is no such array, or nothing is to change.
-pub fn each(
+/// `text` with each element of the array at `path` as `judge` wants it; none if there
+/// is no such array, or nothing is to change. What is between the elements stays as it
+/// was written, unless one of them goes.
+pub fn each<A: Into<ItemAction>>(
     text: &[u8],
     path: &[&str],
-    mut change: impl FnMut(&[u8]) -> Option<Bytes>,
+    mut judge: impl FnMut(&[u8]) -> A,
 ) -> Option<Bytes> {
-    let array = find(text, path)?;
+    let array = if path.is_empty() { 0..text.len() } else { find(text, path)? };
     let inner = &text[array.clone()];
-    let (mut out, mut copied, mut changed) = (BytesMut::new(), 0, false);
-    Walker::new(inner)
-        .elements(|place| {
-            if let Some(other) = change(&inner[place.clone()]) {
-                out.extend_from_slice(&inner[copied..place.start]);
-                out.extend_from_slice(&other);
-                copied = place.end;
-                changed = true;
-            }
-            Ok::<_, Fault>(())
-        })
-        .ok()?;
-    out.extend_from_slice(&inner[copied..]);
-    changed.then(|| splice(text, array, &out))
+    let mut judged = Vec::new();
+    Walker::new(inner).elements(|at| judged.push((judge(&inner[at.clone()]).into(), at))).ok()?;
+    if judged.iter().all(|(fate, _)| matches!(fate, ItemAction::Keep)) {
+        return None;
+    }
+    // Commas of what is gone cannot stay where they are.
+    let is_whole = !judged.iter().any(|(fate, _)| matches!(fate, ItemAction::Drop));
+    let (mut out, mut copied) = (BytesMut::with_capacity(text.len()), 0);
+    out.extend_from_slice(&text[..array.start]);
+    for (fate, at) in &judged {
+        let element = match fate {
+            ItemAction::Keep => &inner[at.clone()],
+            ItemAction::Replace(other) => other,
+            ItemAction::Drop => continue,
+        };
+        let before = if out.len() == array.start { b"[" } else { &b","[..] };
+        out.extend_from_slice(if is_whole { &inner[copied..at.start] } else { before });
+        out.extend_from_slice(element);
+        copied = at.end;
+    }
+    let end = if out.len() == array.start { b"[]" } else { &b"]"[..] };
+    out.extend_from_slice(if is_whole { &inner[copied..] } else { end });
+    out.extend_from_slice(&text[array.end..]);
+    Some(out.freeze())
 }
 
 /// Where the value at `path` is. The last of several equal members counts, as
@@ -98,15 +103,12 @@ fn find(text: &[u8], path: &[&str]) -> Option<Range<usize>> {
         return Walker::new(text).whole().ok();
     };
     let mut found = None;
-    Walker::new(text)
-        .members(|member| {
-            if member.is(name) {
-                found = Some(member.value);
-            }
-            Ok::<_, Fault>(())
-        })
-        .ok()?;
-    let outer = found?;
+    let walked = Walker::new(text).members(|member| {
+        if member.key.is(name) {
+            found = Some(member.value);
+        }
+    });
+    let outer = walked.ok().and(found)?;
     if rest.is_empty() {
         return Some(outer);
     }
@@ -172,7 +174,7 @@ mod tests {
             each(TEXT, &["a", "b"], one).unwrap(),
             &br#"{ "a" : {"b":[1,[3]], "t\u006fken":"x\ny"}, "c":{ } }"#[..]
         );
-        assert_eq!(each(TEXT, &["a", "b"], |_| None), None);
+        assert_eq!(each(TEXT, &["a", "b"], |_| ItemAction::Keep), None);
         assert_eq!(each(TEXT, &["c"], one), None);
     }
 

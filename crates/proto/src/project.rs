@@ -13,9 +13,10 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use crate::client::sole;
 use crate::failure::Failure;
 use crate::header::param::{INSTANCES, MAPS};
-use crate::json::{Fault, Walker};
+use crate::json::Walker;
 use crate::jsonrpc::{Kind, Member, Message, Part, quoted};
 use crate::limits::MAX_WELCOME;
 use crate::method::{self, meta};
@@ -46,11 +47,6 @@ impl CacheHints {
     }
 }
 
-/// A result that is not even a JSON object.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the result is no JSON object")]
-pub struct NotAnObject;
-
 /// Members that only modern clients know.
 const MODERN: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
 
@@ -63,8 +59,8 @@ pub fn legacy(
     method: &str,
     revision: Revision,
     wrapped: bool,
-) -> Result<Bytes, NotAnObject> {
-    ResultMembers::in_object(&result)?;
+) -> Result<Bytes, Failure> {
+    Walker::new(&result).members(|_| {}).map_err(|_| no_object())?;
     let rules = revision.rules();
     let result = patch::without(&result, &[], &MODERN).unwrap_or(result);
     let changed = match method {
@@ -79,6 +75,11 @@ pub fn legacy(
         _ => None,
     };
     Ok(changed.unwrap_or(result))
+}
+
+/// What a result that is not even a JSON object comes to.
+fn no_object() -> Failure {
+    Failure::translation("the result is no JSON object")
 }
 
 /// A tool as it is listed for an older client.
@@ -97,28 +98,39 @@ pub fn modern(
     method: &str,
     server: Option<&[u8]>,
     cache: CacheHints,
-) -> Result<Bytes, NotAnObject> {
-    let found = ResultMembers::in_object(result)?;
+) -> Result<Bytes, Failure> {
+    let mut found = [None; 4];
+    let mut is_empty = true;
+    let walked = Walker::new(result).members(|member| {
+        is_empty = false;
+        for (name, value) in MODERN.iter().chain(&["_meta"]).zip(&mut found) {
+            if member.key.is(name) {
+                *value = Some(&result[member.value.clone()]);
+            }
+        }
+    });
+    walked.map_err(|_| no_object())?;
+    let [kind, ttl, scope, about] = found;
     let mut add = Vec::new();
-    if !found.modern[0] {
+    if kind.is_none() {
         add.extend_from_slice(br#""resultType":"complete","#);
     }
-    if method::is_cacheable(method) && found.is_complete {
-        if !found.modern[1] {
+    if method::is_cacheable(method) && kind.is_none_or(|kind| kind == b"\"complete\"") {
+        if ttl.is_none() {
             add.extend_from_slice(format!("\"ttlMs\":{},", cache.ttl_ms).as_bytes());
         }
-        if !found.modern[2] {
+        if scope.is_none() {
             let scope = cache.scope();
             add.extend_from_slice(format!("\"cacheScope\":\"{scope}\",").as_bytes());
         }
     }
-    if let (false, Some(server)) = (found.meta, server) {
+    if let (None, Some(server)) = (about, server) {
         add.extend_from_slice(format!("\"_meta\":{{\"{}\":", meta::SERVER).as_bytes());
         add.extend_from_slice(server);
         add.extend_from_slice(b"},");
     }
     let rest = result.trim_ascii_start().get(1..).unwrap_or_default();
-    if found.is_empty {
+    if is_empty {
         add.pop();
     }
     let whole = Bytes::from([b"{", add.as_slice(), rest].concat());
@@ -131,10 +143,8 @@ pub fn modern(
 /// What a legacy server's result has that the modern era has dropped, taken away (GW-44).
 pub fn without_dropped(result: Bytes, method: &str) -> Bytes {
     let tool = |tool: &[u8]| patch::without(tool, &[], &["execution"]);
-    let changed = match method {
-        method::LIST_TOOLS => patch::each(&result, &["tools"], tool),
-        _ => None,
-    };
+    let lists = method == method::LIST_TOOLS;
+    let changed = lists.then(|| patch::each(&result, &["tools"], tool)).flatten();
     changed.unwrap_or(result)
 }
 
@@ -158,33 +168,6 @@ fn with_code(error: &Message, other: impl Fn(i64) -> i64) -> Message {
     }
 }
 
-#[derive(Default)]
-struct ResultMembers {
-    modern: [bool; 3],
-    meta: bool,
-    is_complete: bool,
-    is_empty: bool,
-}
-
-impl ResultMembers {
-    fn in_object(result: &[u8]) -> Result<Self, NotAnObject> {
-        let mut found = Self { is_complete: true, is_empty: true, ..Self::default() };
-        let walked = Walker::new(result).members(|member| {
-            found.is_empty = false;
-            found.meta |= member.is("_meta");
-            for (name, seen) in MODERN.iter().zip(&mut found.modern) {
-                *seen |= member.is(name);
-            }
-            if member.is("resultType") {
-                found.is_complete = &result[member.value] == b"\"complete\"";
-            }
-            Ok::<_, Fault>(())
-        });
-        walked.map_err(|_| NotAnObject)?;
-        Ok(found)
-    }
-}
-
 // Output schemas that are not of an object, wrapped in one for older clients.
 
 /// Where the schema is in the one that wraps it.
@@ -204,11 +187,8 @@ fn wrap(schema: &[u8]) -> Option<String> {
     let mut inner: Value = serde_json::from_slice(schema).ok()?;
     let dialect = inner.as_object_mut().and_then(|members| members.remove("$schema"));
     rebase(&mut inner);
-    let mut outer = json!({
-        "type": "object",
-        "properties": {"result": inner},
-        "required": ["result"],
-    });
+    let properties = json!({ "result": inner });
+    let mut outer = json!({"type": "object", "properties": properties, "required": ["result"]});
     if let Some(dialect) = dialect {
         outer["$schema"] = dialect;
     }
@@ -264,13 +244,8 @@ fn tool_result(result: Bytes, rules: RevisionRules, wrapped: bool) -> Bytes {
 }
 
 fn has_text(result: &[u8]) -> bool {
-    let Some(content) = patch::get(result, &["content"]) else { return false };
-    let mut found = false;
-    let walked = Walker::new(content).elements(|place| {
-        found |= patch::get(&content[place], &["type"]) == Some(b"\"text\"");
-        Ok::<_, Fault>(())
-    });
-    found && walked.is_ok()
+    let content = Part::new(result).get(&["content"]);
+    content.is_some_and(|all| all.items().any(|it| it.string("type").as_deref() == Some("text")))
 }
 
 /// Adds a block with the structure as JSON, for models that read nothing else.
@@ -410,16 +385,9 @@ fn older_messages(params: &[u8]) -> Option<Bytes> {
     let mut fits = true;
     let changed = patch::each(params, &["messages"], |message| {
         let content = patch::get(message, &["content"]).filter(|it| it.starts_with(b"["))?;
-        let mut blocks = Vec::new();
-        let walked = Walker::new(content).elements(|place| {
-            blocks.push(place);
-            Ok::<_, Fault>(())
-        });
-        if let (Ok(()), [only]) = (walked, blocks.as_slice()) {
-            return patch::replace(message, &["content"], &content[only.clone()]);
-        }
-        fits = false;
-        None
+        let only = sole(Part::new(content).items());
+        fits &= only.is_some();
+        patch::replace(message, &["content"], only?.text())
     });
     fits.then(|| changed.unwrap_or_else(|| Bytes::copy_from_slice(params)))
 }

@@ -152,6 +152,16 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// The parameters make no sense: why.
+    pub fn bad_params(what: impl Into<String>) -> Self {
+        Self::BadParams { what: what.into() }
+    }
+
+    /// There is no method of this name.
+    pub fn unknown_method(name: &str) -> Self {
+        Self::UnknownMethod { method: name.to_owned() }
+    }
+
     /// The JSON-RPC error code, where the revision defines one.
     pub fn rpc_code(&self) -> i32 {
         self.row().0

@@ -5,7 +5,7 @@
 //! the oldest when it is full, answers last: losing a progress note is a
 //! nuisance, losing an answer loses the call. Whoever resumes gets everything
 //! that followed, or the answer with what is left of the notes before it, or
-//! [`UnknownEventId`]: never a stream with a hole in it and no answer.
+//! nothing: never a stream with a hole in it and no answer.
 //!
 //! ```text
 //!   push ──▶ notes, oldest first ──▶ evicted first
@@ -15,9 +15,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
-use std::str::FromStr;
 
 use bytes::Bytes;
+
+use crate::exchange::take_number;
 
 /// Names one event among all streams of a session.
 #[expect(missing_docs, reason = "the field names say it")]
@@ -34,39 +35,29 @@ impl fmt::Display for EventId {
     }
 }
 
-/// The text is no id of ours.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("not an event id")]
-pub struct NotAnEventId;
-
-impl FromStr for EventId {
-    type Err = NotAnEventId;
-
+impl EventId {
     /// Takes nothing but what `Display` prints, so that an event has one id.
-    fn from_str(text: &str) -> Result<Self, NotAnEventId> {
-        let (stream, seq) = text.split_once('-').ok_or(NotAnEventId)?;
-        Ok(Self { stream: decimal(stream)?, seq: decimal(seq)? })
+    pub fn parse(text: &str) -> Option<Self> {
+        let (stream, seq) = text.split_once('-')?;
+        let id = Self { stream: stream.parse().ok()?, seq: seq.parse().ok()? };
+        Some(id).filter(|id| id.to_string() == text)
     }
 }
 
-fn decimal(digits: &str) -> Result<u64, NotAnEventId> {
-    let canonical = digits == "0" || !digits.starts_with(['0', '+']);
-    digits.parse().ok().filter(|_| canonical).ok_or(NotAnEventId)
-}
-
 /// What has been sent on the streams of one session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Replay {
     max_bytes: usize,
     max_events: usize,
     bytes: usize,
     streams: BTreeMap<u64, StreamHistory>,
-    /// Every stored event by age, those that are no final answer.
-    notes: BTreeMap<u64, EventId>,
-    /// Every stored final answer by age.
-    finals: BTreeMap<u64, EventId>,
+    /// Every stored event, in the order in which they are evicted.
+    by_rank: BTreeMap<EvictionRank, EventId>,
     next_age: u64,
 }
+
+/// Whether it is a final answer, and its age: notes go first, of both the oldest.
+type EvictionRank = (bool, u64);
 
 #[derive(Debug, Default)]
 struct StreamHistory {
@@ -80,15 +71,7 @@ struct StreamHistory {
 #[derive(Debug)]
 struct Stored {
     payload: Bytes,
-    age: u64,
-}
-
-/// There is no telling what followed this event.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("event {id} is unknown, or what followed it is gone")]
-pub struct UnknownEventId {
-    /// What was to be resumed after.
-    pub id: EventId,
+    rank: EvictionRank,
 }
 
 impl StreamHistory {
@@ -105,15 +88,7 @@ impl Replay {
     /// An empty history of up to `max_bytes` of payload in up to `max_events`. An
     /// event costs about a hundred bytes besides its payload.
     pub fn new(max_bytes: usize, max_events: usize) -> Self {
-        Self {
-            max_bytes,
-            max_events,
-            bytes: 0,
-            streams: BTreeMap::new(),
-            notes: BTreeMap::new(),
-            finals: BTreeMap::new(),
-            next_age: 0,
-        }
+        Self { max_bytes, max_events, ..Self::default() }
     }
 
     /// Remembers an event. `last` says that it is the answer that ends its stream.
@@ -125,44 +100,29 @@ impl Replay {
         // A stream that was forgotten and goes on has lost what it had.
         let before = id.seq.saturating_sub(1);
         let stream = self.streams.entry(id.stream);
-        let stream =
-            stream.or_insert_with(|| StreamHistory { lost: before, ..StreamHistory::default() });
+        let stream = stream.or_insert_with(|| StreamHistory { lost: before, ..Default::default() });
         if id.seq <= stream.newest {
             return;
         }
-        let age = self.next_age;
-        self.next_age += 1;
+        let rank = (last, take_number(&mut self.next_age));
         self.bytes += payload.len();
         stream.newest = id.seq;
         stream.ended |= last;
         // A slice would keep the whole buffer alive that it was read into.
         let payload = Bytes::copy_from_slice(payload);
-        stream.events.insert(id.seq, Stored { payload, age });
-        if last {
-            self.finals.insert(age, id)
-        } else {
-            self.notes.insert(age, id)
-        };
-        while self.bytes > self.max_bytes || self.len() > self.max_events {
+        stream.events.insert(id.seq, Stored { payload, rank });
+        self.by_rank.insert(rank, id);
+        while self.bytes > self.max_bytes || self.by_rank.len() > self.max_events {
             self.evict_oldest();
         }
     }
 
-    /// The events that followed `id` on its stream, oldest first.
-    pub fn after(
-        &self,
-        id: EventId,
-    ) -> Result<impl Iterator<Item = (EventId, &Bytes)> + '_, UnknownEventId> {
-        let stream = self.streams.get(&id.stream).filter(|stream| stream.can_follow(id.seq));
-        let stream = stream.ok_or(UnknownEventId { id })?;
+    /// The events that followed `id` on its stream, oldest first; none if `id` is unknown,
+    /// or what followed it is gone.
+    pub fn after(&self, id: EventId) -> Option<impl Iterator<Item = (EventId, &Bytes)>> {
+        let stream = self.streams.get(&id.stream).filter(|stream| stream.can_follow(id.seq))?;
         let later = stream.events.range((Bound::Excluded(id.seq), Bound::Unbounded));
-        Ok(later.map(move |(&seq, stored)| (EventId { seq, ..id }, &stored.payload)))
-    }
-
-    /// Whether the answer that ends `stream` has been pushed: nothing will
-    /// follow what [`after`](Self::after) gives.
-    pub fn has_ended(&self, stream: u64) -> bool {
-        self.streams.get(&stream).is_some_and(|stream| stream.ended)
+        Some(later.map(move |(&seq, stored)| (EventId { seq, ..id }, &stored.payload)))
     }
 
     /// Nobody will resume `stream` any more.
@@ -170,8 +130,7 @@ impl Replay {
         let Some(stream) = self.streams.remove(&stream) else { return };
         for stored in stream.events.values() {
             self.bytes -= stored.payload.len();
-            self.notes.remove(&stored.age);
-            self.finals.remove(&stored.age);
+            self.by_rank.remove(&stored.rank);
         }
     }
 
@@ -182,20 +141,13 @@ impl Replay {
 
     /// Forgets every event; streams go on, and what was lost of each is known.
     pub fn clear(&mut self) {
-        while self.len() > 0 {
+        while !self.by_rank.is_empty() {
             self.evict_oldest();
         }
     }
 
-    /// How many events are stored.
-    fn len(&self) -> usize {
-        self.notes.len() + self.finals.len()
-    }
-
     fn evict_oldest(&mut self) {
-        let Some((_, id)) = self.notes.pop_first().or_else(|| self.finals.pop_first()) else {
-            return;
-        };
+        let Some((_, id)) = self.by_rank.pop_first() else { return };
         let stream = self.streams.get_mut(&id.stream).expect("a stored event has its stream");
         let stored = stream.events.remove(&id.seq).expect("each age names a stored event");
         self.bytes -= stored.payload.len();

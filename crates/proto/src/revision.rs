@@ -120,13 +120,8 @@ impl Revision {
 
     /// The names of all revisions of an era, newest first.
     pub fn names(era: Era) -> Vec<&'static str> {
-        let mut names: Vec<_> = Self::ALL
-            .into_iter()
-            .filter(|revision| revision.era() == era)
-            .map(Self::as_str)
-            .collect();
-        names.reverse();
-        names
+        let newest_first = Self::ALL.into_iter().rev();
+        newest_first.filter(|revision| revision.era() == era).map(Self::as_str).collect()
     }
 }
 

@@ -274,7 +274,9 @@ pub fn classify(incoming: &Incoming, headers: Option<&HeaderMap>) -> Result<Era,
         Kind::Request if message.method() == method::INITIALIZE => Err(Refusal::HeaderMismatch {
             what: "initialize is not part of the protocol version in the header".to_owned(),
         }),
-        Kind::Request => Err(missing_envelope()),
+        Kind::Request => Err(Refusal::BadEnvelope {
+            what: format!("params._meta must carry {} and {}", meta::VERSION, meta::CAPABILITIES),
+        }),
         Kind::Notification | Kind::Result | Kind::Error => Ok(Era::Modern),
     }
 }
@@ -282,11 +284,6 @@ pub fn classify(incoming: &Incoming, headers: Option<&HeaderMap>) -> Result<Era,
 /// Whether a message carries the modern envelope, sound or not.
 pub fn claims_modern(message: &Message) -> bool {
     !message.is_response() && message.has(Member::MetaVersion)
-}
-
-fn missing_envelope() -> Refusal {
-    let what = format!("params._meta must carry {} and {}", meta::VERSION, meta::CAPABILITIES);
-    Refusal::BadEnvelope { what }
 }
 
 #[cfg(test)]

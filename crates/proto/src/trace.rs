@@ -8,6 +8,7 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::header::Header;
 use crate::jsonrpc::{Kind, Member, Message};
 
 /// Names the trace and the span that a call is part of.
@@ -47,7 +48,7 @@ impl Parent {
 
     /// What a message says about the trace it is part of.
     pub fn of(message: &Message) -> Option<Self> {
-        Self::parse(&message.trace_parent()?)
+        Self::parse(&message.string(Member::TraceParent)?)
     }
 
     /// Whether the caller records the trace.
@@ -82,12 +83,10 @@ pub fn with(message: &Message, members: &[(&str, String)]) -> Message {
         // It says nothing to anybody, and is not ours to mend.
         return message.clone();
     }
-    let known = |(key, text): &(&str, String)| {
-        let member = KEYS.into_iter().find(|(known, _)| known == key)?.1;
-        Some((member, text.clone()))
-    };
-    let members = members.iter().filter_map(known);
-    members.fold(message.clone(), |message, (member, text)| message.with_string(member, &text))
+    members.iter().fold(message.clone(), |message, (key, text)| {
+        let known = KEYS.into_iter().find(|(known, _)| known == key);
+        known.map_or_else(|| message.clone(), |(_, member)| message.with_string(member, text))
+    })
 }
 
 /// The same call with what its headers say of its trace, if it does not say so itself.
@@ -102,14 +101,12 @@ pub fn from_headers(message: &Message, headers: &HeaderMap) -> Option<Message> {
 }
 
 /// What a call says of its trace, as headers.
-pub fn to_headers(message: &Message) -> Vec<(HeaderName, HeaderValue)> {
+pub fn to_headers(message: &Message) -> Vec<Header> {
     let header = |(key, text): (&'static str, String)| {
         Some((HeaderName::from_static(key), HeaderValue::from_str(&text).ok()?))
     };
-    match Parent::of(message) {
-        Some(_) => members(message).into_iter().filter_map(header).collect(),
-        None => Vec::new(),
-    }
+    let said = Parent::of(message).map(|_| members(message));
+    said.into_iter().flatten().filter_map(header).collect()
 }
 
 #[cfg(test)]

@@ -31,11 +31,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// A client that shares its link with nobody else.
-    pub(crate) fn alone(client: u64) -> Self {
-        Self { client, principal: None }
-    }
-
+    /// The principal is empty if the client shares its link with nobody else.
     pub(crate) fn new(client: u64, principal: &[u8]) -> Self {
         let mut mark = DefaultHasher::new();
         principal.hash(&mut mark);
@@ -52,19 +48,9 @@ struct ResourceWatch {
     asked: BTreeSet<u64>,
 }
 
-impl ResourceWatch {
-    fn is_over(&self) -> bool {
-        !self.granted && self.asked.is_empty()
-    }
-}
-
 impl Watches {
     /// Whether all of these can be watched besides the rest.
-    pub(crate) fn have_room<'a>(
-        &self,
-        uris: impl Iterator<Item = &'a str>,
-        watcher: Watcher,
-    ) -> bool {
+    pub(crate) fn have_room<'a>(&self, uris: impl Iterator<Item = &'a str>, who: Watcher) -> bool {
         let uris: HashSet<&str> = uris.collect();
         let new = |is_known: &dyn Fn(&str) -> bool| {
             let new = uris.iter().filter(|uri| !is_known(uri));
@@ -72,11 +58,10 @@ impl Watches {
         };
         let (count, bytes) = new(&|uri| self.by_uri.contains_key(uri));
         let fits = self.by_uri.len() + count <= MOST && self.bytes + bytes <= MOST_BYTES;
-        let Some(principal) = watcher.principal else { return fits };
+        let Some(principal) = who.principal else { return fits };
         let own = self.shares.get(&principal).copied().unwrap_or_default();
-        let is_own = |uri: &str| {
-            self.by_uri.get(uri).is_some_and(|owners| owners.contains_key(&watcher.client))
-        };
+        let is_own =
+            |uri: &str| self.by_uri.get(uri).is_some_and(|owners| owners.contains_key(&who.client));
         let (count, bytes) = new(&is_own);
         fits && own.0 + count <= share(MOST) && own.1 + bytes <= share(MOST_BYTES)
     }
@@ -120,7 +105,7 @@ impl Watches {
         let Some(watch) = watch.filter(|watch| watch.asked.contains(&call)) else { return };
         watch.asked.remove(&call);
         watch.granted |= is_granted;
-        if watch.is_over() {
+        if !watch.granted && watch.asked.is_empty() {
             self.remove(uri, owner);
         }
     }
@@ -207,7 +192,7 @@ mod tests {
     #[test]
     fn long_uris_have_a_bound_in_bytes() {
         let long = |number: usize| format!("{number:0>8192}");
-        let alone = fill(&mut Watches::default(), Watcher::alone(1), long);
+        let alone = fill(&mut Watches::default(), Watcher::new(1, b""), long);
         assert_eq!(alone, MOST_BYTES / 8192);
         let shared = fill(&mut Watches::default(), Watcher::new(1, b"ada"), long);
         assert_eq!(shared, share(MOST_BYTES) / 8192);

@@ -109,7 +109,7 @@ impl Front {
                     Message::refusal(message.id(), &why)
                 }
             };
-            request.call.finish(&answer);
+            request.call.finish(answer);
         })
     }
 
@@ -215,7 +215,7 @@ pub(super) fn sign(result: &mut Value) {
 impl Front {
     /// `initialize`: answered here, and repeated to each server that is called (GW-41).
     pub(super) fn initialize(self: &Arc<Self>, request: FrontRequest) -> PendingWork {
-        if request.message.protocol_version().is_none() {
+        if request.message.string(Member::ProtocolVersion).is_none() {
             let what = "params.protocolVersion must be a string".to_owned();
             return request.finish(Refusal::BadParams { what });
         }

@@ -26,7 +26,7 @@ use switchboard_net::connection::ClientConnection;
 use switchboard_net::server::Level;
 use switchboard_proto::exchange::{Ask, Exchange};
 use switchboard_proto::failure::{Failure, Outcome};
-use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::jsonrpc::{Id, Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
@@ -59,7 +59,7 @@ impl ClientSession {
         hello: Message,
         context: PathContext,
     ) -> Arc<Self> {
-        let asked = hello.protocol_version();
+        let asked = hello.string(Member::ProtocolVersion);
         let same = asked.and_then(|asked| Revision::parse(&asked));
         let same = same.filter(|revision| revision.era() == Era::Legacy);
         Arc::new(Self {
@@ -183,7 +183,7 @@ impl ClientSession {
 impl Front {
     /// `logging/setLevel`: for every server that the client has called or will call.
     pub(super) fn set_level(&self, request: &FrontRequest) -> PendingWork {
-        let level = request.message.log_level();
+        let level = request.message.string(Member::Level);
         let is_known = level.as_deref().is_some_and(|name| Level::parse(name).is_some());
         let session = self.session(&request.client).filter(|_| is_known);
         let Some(session) = session else {

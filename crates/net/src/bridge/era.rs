@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use switchboard_proto::client::Sharing;
 use switchboard_proto::client::probe::{self, Verdict};
 use switchboard_proto::exchange::Carrier;
-use switchboard_proto::jsonrpc::{Kind, Message};
+use switchboard_proto::jsonrpc::{Kind, Member, Message};
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
@@ -171,7 +171,7 @@ async fn find_era(bridge: Weak<Bridge>, asking: Arc<Upstream>) {
 /// (NEG-2), or by welcoming its client to one that has no greeting (NEG-11).
 fn names_modern(answer: &Message) -> bool {
     if answer.kind() == Kind::Result {
-        let version = answer.protocol_version();
+        let version = answer.string(Member::ProtocolVersion);
         return version.is_some_and(|name| Revision::names(Era::Modern).contains(&&*name));
     }
     let reply = probe::reply(None, answer);

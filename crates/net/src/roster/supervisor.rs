@@ -328,7 +328,7 @@ enum Retry {
 impl Retry {
     fn new(options: &RosterOptions) -> Self {
         match options.probe {
-            Some(_) => Self::Supervised(Restart::new()),
+            Some(_) => Self::Supervised(Restart::default()),
             None => Self::Growing(Reconnect::new(options.attempts)),
         }
     }

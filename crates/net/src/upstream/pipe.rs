@@ -136,7 +136,7 @@ impl Outbound {
 /// supervisor (`switchboard bridge`, a library client) or other connections that work. A
 /// supervisor is told of each end by [`lost`](Upstream::lost), and paces its own attempts.
 pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
-    let mut restart = Restart::new();
+    let mut restart = Restart::default();
     let mut not_before = now();
     // Why calls fail at once until then, if they do not wait for the next attempt.
     let mut left_alone: Option<Failure> = None;

@@ -49,7 +49,7 @@ fn child_that_lived_long_is_restarted_at_once() {
 
 #[test]
 fn restarts_count_for_five_minutes() {
-    let mut child = Restart::new();
+    let mut child = Restart::default();
     let start = start();
     let at = |seconds| start + Duration::from_secs(seconds);
     for (ended, restarted) in [(0, Some(1)), (9, Some(14)), (20, Some(35)), (300, None)] {
@@ -84,7 +84,7 @@ fn wait(stream: &mut Reconnect, jitter: Duration) -> Option<Duration> {
 /// Lets a child live the given seconds each time; expects waits in seconds.
 #[track_caller]
 fn restart(lives: &[u64], expected: &str) {
-    let mut child = Restart::new();
+    let mut child = Restart::default();
     let mut started = start();
     let mut seen = Vec::new();
     for &life in lives {

@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use super::tasks::LISTS;
 use super::{EventQueue, Ledger, OutstandingCall, Sharing, Ticket, Transmit, sole};
-use crate::exchange::{Ask, Lane, ServerEvent, To};
+use crate::exchange::{Ask, Lane, ServerEvent, To, take_number};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::limits::Limits;
@@ -64,6 +64,8 @@ pub struct LegacyClientHalf<T> {
     pub(super) out: VecDeque<Transmit>,
     pub(super) to_client: EventQueue<T>,
 }
+
+type CallToLegacy<T> = OutstandingCall<Option<T>>;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum GreetingPhase {
@@ -265,18 +267,18 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// A call's lane ended without its answer.
     pub(super) fn handle_unanswered(&mut self, lane: Lane, why: &Failure) {
         match self.ledger.end(lane) {
-            Some(call) => self.handle_failure(lane, call, why),
+            Some(call) => self.handle_failure(lane, call, &why.clone().into()),
             None => self.end_cancelled_lane(lane),
         }
     }
 
-    fn handle_failure(&mut self, id: Lane, call: OutstandingCall<Option<T>>, why: &Failure) {
+    fn handle_failure(&mut self, id: Lane, call: CallToLegacy<T>, why: &Outcome) {
         self.end_watch(id, &call, false);
         if let Some(to) = call.owner {
             self.to_client.finish(to, why.clone());
         }
         if call.request.method() == method::INITIALIZE {
-            self.give_up_greeting(&why.clone().into());
+            self.give_up_greeting(why);
         }
     }
 
@@ -287,7 +289,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
                 self.withdraw(id);
                 self.remember_cancelled(id, &call, None, now);
             }
-            let why = call.timed_out(now);
+            let why = call.timed_out(now).into();
             self.handle_failure(id, call, &why);
         }
         self.expire_cancelled(now);
@@ -404,7 +406,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
         self.out.append(&mut self.held);
         self.answer_greeters(&answer.clone().into());
         if is_ours && was_known && !std::mem::take(&mut self.rested) {
-            self.tell_lists_changed(answer);
+            self.handle_gap();
         }
     }
 
@@ -421,10 +423,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
         for held in std::mem::take(&mut self.held) {
             let Transmit::Send { lane, .. } = held else { continue };
             if let Some(call) = self.ledger.end(lane) {
-                self.end_watch(lane, &call, false);
-                if let Some(to) = call.owner {
-                    self.to_client.finish(to, outcome.clone());
-                }
+                self.handle_failure(lane, call, outcome);
             }
         }
     }
@@ -499,13 +498,6 @@ impl<T: Ticket> LegacyClientHalf<T> {
         }
     }
 
-    /// For a while nobody heard what the server says that belongs to no call.
-    pub(super) fn handle_gap(&mut self) {
-        if let Some(welcome) = self.welcome.clone() {
-            self.tell_lists_changed(&welcome);
-        }
-    }
-
     /// Makes a call that is no client's.
     fn send_own(&mut self, request: &Message, now: Instant) -> Lane {
         let (id, message) = self.ledger.begin(None, request, now);
@@ -513,8 +505,10 @@ impl<T: Ticket> LegacyClientHalf<T> {
         id
     }
 
-    /// What changed while the server was away cannot be known: all lists may have.
-    fn tell_lists_changed(&mut self, welcome: &Message) {
+    /// For a while nobody heard what the server says that belongs to no call. What changed
+    /// meanwhile cannot be known: all lists may have.
+    pub(super) fn handle_gap(&mut self) {
+        let Some(welcome) = &self.welcome else { return };
         for (_, list) in LISTS {
             if welcome.capability(&[list, "listChanged"]).is_some_and(Part::is_true)
                 && let Some(method) = method::list_changed(list)
@@ -610,7 +604,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// A call that cannot get what the server asked for.
     fn fail_asked(&mut self, id: Lane, why: &'static str) {
         if let Some(call) = self.ledger.end(id) {
-            self.handle_failure(id, call, &Failure::AnswerLost { why });
+            self.handle_failure(id, call, &Failure::AnswerLost { why }.into());
         }
     }
 
@@ -641,8 +635,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             return self.send(Lane::MAIN, answer);
         }
         let to = to.map_or(To::Session, To::Call);
-        let ask = Ask(self.next_ask);
-        self.next_ask += 1;
+        let ask = Ask(take_number(&mut self.next_ask));
         let holds = self.waiting_for(request, on);
         for &id in &holds {
             self.ledger.hold(id, now);
@@ -691,7 +684,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     /// The server does not need an answer any more.
     fn handle_recall(&mut self, message: Message, now: Instant) {
-        let Some(id) = message.cancelled_id() else { return };
+        let Some(id) = message.id_in(Member::RequestId) else { return };
         let ask = self.asks.iter().find(|(_, asked)| asked.origin.id == id).map(|(&ask, _)| ask);
         if let Some(ask) = ask
             && let Some(ServerQuestion { to, .. }) = self.take_ask(ask, now)
@@ -703,7 +696,8 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
 /// The task that it is about, if it says so.
 fn task_of(request: &Message) -> Option<Box<str>> {
-    request.has(Member::MetaRelatedTask).then(|| request.related_task().unwrap_or_default().into())
+    let is_said = request.has(Member::MetaRelatedTask);
+    is_said.then(|| request.string(Member::RelatedTaskId).unwrap_or_default().into())
 }
 
 #[cfg(test)]

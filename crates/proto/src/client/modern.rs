@@ -16,13 +16,13 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 
 use super::tool_headers::{HeaderRetry, ToolHeaders};
 use super::{EventQueue, Ledger, OutstandingCall, Sharing, Ticket, Transmit, cancel_notice, sole};
 use crate::exchange::{Ask, Carrier, HeaderParams, Lane, To};
 use crate::failure::Failure;
-use crate::header::Mirror;
+use crate::header::{Header, Mirror};
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method;
@@ -38,6 +38,8 @@ pub struct ModernClientHalf<T> {
     pub(super) out: VecDeque<Transmit>,
     pub(super) to_client: EventQueue<T>,
 }
+
+type CallToModern<T> = OutstandingCall<ModernCallOwner<T>>;
 
 /// Whose a call is.
 #[derive(Debug)]
@@ -64,7 +66,7 @@ impl<T: Ticket> ModernClientHalf<T> {
         if self.ledger.is_full() {
             return self.to_client.finish(ticket, Refusal::TooManyCalls);
         }
-        match self.tools.headers(request, said.as_deref()) {
+        match self.tools.headers(request, said) {
             Ok(params) => _ = self.begin(ticket, None, request, params, now),
             Err(mismatch) => self.to_client.finish(ticket, Refusal::from(mismatch)),
         }
@@ -75,7 +77,7 @@ impl<T: Ticket> ModernClientHalf<T> {
         ticket: T,
         retry: Option<Box<HeaderRetry>>,
         request: &Message,
-        params: Vec<(HeaderName, HeaderValue)>,
+        params: Vec<Header>,
         now: Instant,
     ) -> Lane {
         let (id, message) = self.ledger.begin(ModernCallOwner { ticket, retry }, request, now);
@@ -83,7 +85,7 @@ impl<T: Ticket> ModernClientHalf<T> {
         id
     }
 
-    fn send(&mut self, lane: Lane, message: Message, params: Vec<(HeaderName, HeaderValue)>) {
+    fn send(&mut self, lane: Lane, message: Message, params: Vec<Header>) {
         let headers = match self.carrier {
             Carrier::Pipe => Vec::new(),
             Carrier::Http => mirror(&message).chain(params).collect(),
@@ -134,12 +136,7 @@ impl<T: Ticket> ModernClientHalf<T> {
         }
     }
 
-    fn handle_answer(
-        &mut self,
-        call: OutstandingCall<ModernCallOwner<T>>,
-        answer: &Message,
-        now: Instant,
-    ) {
+    fn handle_answer(&mut self, call: CallToModern<T>, answer: &Message, now: Instant) {
         let mut answer = answer.clone();
         if call.request.method() == method::LIST_TOOLS && answer.kind() == Kind::Result {
             let left = self.tools.learn(&answer);
@@ -147,11 +144,13 @@ impl<T: Ticket> ModernClientHalf<T> {
                 answer = left;
             }
         }
+        let is_call = self.carrier == Carrier::Http && call.request.method() == method::CALL_TOOL;
+        let lacks_header = is_call && answer.error_code() == Some(HEADER_MISMATCH);
         let ModernCallOwner { ticket, retry } = call.owner;
         match retry {
             // The server missed a header: it is asked which it wants.
-            None if self.lacked_header(&call.request, &answer) && !call.repeated => {
-                let retry = HeaderRetry::new(call.request, answer);
+            None if lacks_header && !call.repeated => {
+                let retry = HeaderRetry { request: call.request, answer, pages: 0 };
                 let list = retry.list(None);
                 self.begin(ticket, Some(Box::new(retry)), &list, vec![], now);
             }
@@ -164,18 +163,12 @@ impl<T: Ticket> ModernClientHalf<T> {
                     self.begin(ticket, Some(retry), &list, vec![], now);
                 } else {
                     // The call once more, with the headers that the list names.
-                    let params = self.tools.headers(&retry.request, None).unwrap_or_default();
+                    let params = self.tools.headers(&retry.request, &None).unwrap_or_default();
                     let id = self.begin(ticket, None, &retry.request, params, now);
                     self.ledger.open.entry(id).and_modify(|call| call.repeated = true);
                 }
             }
         }
-    }
-
-    /// Whether the server did not take a call for want of a header.
-    fn lacked_header(&self, request: &Message, answer: &Message) -> bool {
-        let may_lack = self.carrier == Carrier::Http && request.method() == method::CALL_TOOL;
-        may_lack && answer.error_code() == Some(HEADER_MISMATCH)
     }
 
     fn handle_notification(&mut self, lane: Lane, message: &Message, now: Instant) {
@@ -207,9 +200,8 @@ impl<T: Ticket> ModernClientHalf<T> {
     /// The only call that something on a pipe could be about. What a listen
     /// asked for is about none.
     fn sole_talker(&self, method: &str) -> Option<Lane> {
-        let wants_logs = |call: &OutstandingCall<_>| call.sent.has(Member::MetaLogLevel);
-        let mut wanting =
-            self.ledger.select(wants_logs).filter(|_| method == method::LOG).peekable();
+        let wants = |call: &OutstandingCall<_>| call.sent.has(Member::MetaLogLevel);
+        let mut wanting = self.ledger.select(wants).filter(|_| method == method::LOG).peekable();
         match self.ledger.sharing {
             _ if method::is_for_all(method) || method == method::ACKNOWLEDGED => None,
             // Calls that asked for log records (LOG-1).
@@ -221,7 +213,7 @@ impl<T: Ticket> ModernClientHalf<T> {
 
     /// The server ends a listen with a notice instead of its result (SUB-9).
     fn handle_listen_over(&mut self, message: &Message) {
-        let Some(id) = message.cancelled_id().and_then(|id| id.number()) else { return };
+        let Some(id) = message.id_in(Member::RequestId).and_then(|id| id.number()) else { return };
         let call = self.ledger.open.get(&Lane(id));
         if call.is_some_and(|call| call.request.method() == method::LISTEN)
             && let Some(call) = self.ledger.end(Lane(id))
@@ -292,7 +284,7 @@ impl<T: Ticket> ModernClientHalf<T> {
 }
 
 /// The headers that repeat what the body says (HDR-1 to HDR-3).
-fn mirror(message: &Message) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+fn mirror(message: &Message) -> impl Iterator<Item = Header> {
     let version = message.string(Member::MetaVersion);
     let version = version.as_deref().unwrap_or(crate::revision::Revision::NEWEST_MODERN.as_str());
     let name = message.mirrored();

@@ -38,9 +38,8 @@ pub(super) fn task_as_extension(task: &Value, status: &str) -> Value {
 /// A task of the extension as the core shows it.
 pub(super) fn task_as_core(state: &Value) -> Value {
     let mut shown = json!({"ttl": null});
-    let members =
-        MEMBERS.iter().filter_map(|(core, extension)| Some((core, state.get(extension)?)));
-    members.for_each(|(name, value)| shown[name] = bounded(name, value));
+    let known = MEMBERS.iter().filter_map(|(core, extension)| Some((core, state.get(extension)?)));
+    known.for_each(|(name, value)| shown[name] = bounded(name, value));
     // A tool that failed has completed for one era, and has failed for the other (TASK-3).
     if state["result"]["isError"] == true {
         shown["status"] = "failed".into();

@@ -24,7 +24,7 @@ use super::tasks::{declares_tasks, request_about};
 use super::tool_headers::ToolHeaders;
 use super::{EventQueue, InternalCall, Sharing, Ticket, sole};
 use crate::backoff::Reconnect;
-use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To};
+use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To, take_number};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::limits::{Limits, MAX_SERVER_INFO};
@@ -146,7 +146,7 @@ impl<T: Ticket> ToLegacy<T> {
             method::LISTEN => self.listen(ticket, request, now),
             name if method::is_modern_only(name) => self.task_call(ticket, request, now),
             // The headers of a call fit its arguments, if it has any (GW-44).
-            _ => match said.as_deref().map(|said| self.tools.headers(request, Some(said))) {
+            _ => match said.as_ref().map(|_| self.tools.headers(request, said)) {
                 Some(Err(mismatch)) => self.to_client.finish(ticket, Refusal::from(mismatch)),
                 _ => self.call(ticket, request, now),
             },
@@ -163,7 +163,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         let level = method::wanted_severity(request);
         self.set_level(level, now);
-        let number = self.next_number();
+        let number = take_number(&mut self.next_call);
         let said = |member| request.get(member).unwrap_or(b"null");
         let call = ModernClientCall {
             ticket,
@@ -210,12 +210,6 @@ impl<T: Ticket> ToLegacy<T> {
             call.begun = true;
             self.inner.open(call.at_server(number), request, now);
         }
-    }
-
-    fn next_number(&mut self) -> u64 {
-        let number = self.next_call;
-        self.next_call += 1;
-        number
     }
 
     /// A client says something that wants no answer.
@@ -315,7 +309,7 @@ impl<T: Ticket> ToLegacy<T> {
         if answer.error_code() == Some(code::VISIT_FIRST) && self.begin_visit(number, answer)
             || self.had_to_be_task(number, answer, now)
             || self.handle_created(number, answer, now)
-            || self.handle_task_answer(number, answer, now)
+            || self.handle_standing(number, answer, now)
         {
             return;
         }
@@ -339,22 +333,17 @@ impl<T: Ticket> ToLegacy<T> {
         let call = self.calls.values_mut().find(|call| call.ticket == *ticket);
         let Some(call) = call else { return };
         call.level = method::wanted_severity(request);
-        if let Some(declared) = request.part(Member::MetaCapabilities) {
-            call.request = declaring(&call.request, declared);
+        if call.request.has(Member::MetaCapabilities)
+            && let Some(declared) = request.part(Member::MetaCapabilities)
+        {
+            // Whoever stands between counts on a task only if the first request knew tasks.
+            let bare = declared.without(&["extensions"], &[TASKS]);
+            let bare = bare.filter(|_| !declares_tasks(&call.request));
+            let declared = bare.unwrap_or_else(|| declared.text().to_vec().into());
+            call.request = call.request.with(Member::MetaCapabilities, declared);
         }
         self.set_level(None, now);
     }
-}
-
-/// A request of a client that can do this. Whoever stands between counts on a task only
-/// if the first request knew tasks.
-fn declaring(first: &Message, declared: Part<'_>) -> Message {
-    if !first.has(Member::MetaCapabilities) {
-        return first.clone();
-    }
-    let bare = declared.without(&["extensions"], &[TASKS]).filter(|_| !declares_tasks(first));
-    let declared = bare.unwrap_or_else(|| declared.text().to_vec().into());
-    first.with(Member::MetaCapabilities, declared)
 }
 
 // Answers of the server, in the words of a modern client.
@@ -369,10 +358,8 @@ impl<T: Ticket> ToLegacy<T> {
         let server = server.filter(|it| it.len() <= MAX_SERVER_INFO);
         let own = answer.without_meta(&[Member::MetaRelatedTask]);
         let own = project::without_dropped(own.payload_bytes(), method);
-        match project::modern(&own, method, server, CacheHints::default()) {
-            Ok(result) => answer.with_payload(&result).into(),
-            Err(error) => Failure::translation(error.to_string()).into(),
-        }
+        let result = project::modern(&own, method, server, CacheHints::default());
+        result.map(|result| answer.with_payload(&result)).into()
     }
 
     /// What a legacy server said of itself, as a modern one says it (GW-40).
@@ -622,8 +609,7 @@ impl<T: Ticket> ToLegacy<T> {
         call.visits += 1;
         let mut waiting = BTreeSet::new();
         for request in pages {
-            let ask = Ask(self.next_ask);
-            self.next_ask += 1;
+            let ask = Ask(take_number(&mut self.next_ask));
             waiting.insert(ask);
             self.asks.insert(ask, RoutedQuestion { number, guess: None });
             self.to_client.ask(To::Call(call.ticket.clone()), ask, request);

@@ -23,14 +23,12 @@ use serde_json::{Map, Value, json};
 use super::modern::ModernClientHalf;
 use super::tasks::task_request;
 use super::{EventQueue, InternalCall, Sharing, Ticket};
-use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To};
+use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To, take_number};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part, quoted};
 use crate::limits::Limits;
 use crate::method::{self, meta};
-use crate::project::{
-    self, Envelope, identity, modern_capabilities, unmarked, welcome_within_bounds,
-};
+use crate::project::{self, Envelope, identity, modern_capabilities, unmarked};
 use crate::refusal::{Refusal, code};
 use crate::revision::{Era, Revision};
 use extension_tasks::{ExtensionTasks, Tasking};
@@ -135,11 +133,13 @@ impl<T: Ticket> ToModern<T> {
             method::UNSUBSCRIBE => self.unsubscribe(ticket, request, now),
             name if method::is_about_core_tasks(name) => self.task_call(ticket, request, now),
             name if method::is_modern_only(name) || method::is_legacy_only(name) => {
-                let method = name.to_owned();
-                self.to_client.finish(ticket, Refusal::UnknownMethod { method });
+                self.to_client.finish(ticket, Refusal::unknown_method(name));
             }
-            _ => {
-                let tasking = self.tasking_of(&ticket, request);
+            name => {
+                let names_task = request.part(Member::Task).is_some_and(Part::is_object);
+                let may_be_task = names_task && name == method::CALL_TOOL;
+                let is_wanted = may_be_task && self.offers_tasks(&ticket);
+                let tasking = if is_wanted { Tasking::Wanted } else { Tasking::Nothing };
                 self.call(ticket, request, tasking, now);
             }
         }
@@ -149,8 +149,7 @@ impl<T: Ticket> ToModern<T> {
         if self.calls.len() >= self.limits().calls.saturating_mul(4) {
             return self.to_client.finish(ticket, Refusal::TooManyCalls);
         }
-        let number = self.next_call;
-        self.next_call += 1;
+        let number = take_number(&mut self.next_call);
         let call = LegacyClientCall {
             ticket,
             request: request.clone(),
@@ -253,7 +252,9 @@ impl<T: Ticket> ToModern<T> {
         self.inner.handle_timeout(now);
         self.translate(now);
         self.end_late_rounds(now);
-        self.end_late_listing(now);
+        if self.tools.due().is_some_and(|until| until <= now) {
+            self.finish_waiting(now);
+        }
         self.poll_tasks(now);
         self.tasks.expire(now);
         self.handle_listen_timeout(now);
@@ -339,7 +340,7 @@ impl<T: Ticket> ToModern<T> {
 
     /// The server answered a call.
     fn handle_answer(&mut self, number: u64, answer: &Message, now: Instant) {
-        if self.handle_task_answer(number, answer, now) || self.try_as_task(number, answer, now) {
+        if self.handle_standing(number, answer, now) || self.try_as_task(number, answer, now) {
             return;
         }
         let Some(call) = self.calls.get(&number) else { return };
@@ -396,17 +397,15 @@ fn older_answer(answer: &Message, method: &str, revision: Revision, wrapped: boo
         return project::error_for_legacy(answer, method).into();
     }
     let own = answer.without_meta(&[Member::MetaServer]);
-    match project::legacy(own.payload_bytes(), method, revision, wrapped) {
-        Ok(result) => answer.with_payload(&result).into(),
-        Err(error) => Failure::translation(error.to_string()).into(),
-    }
+    let result = project::legacy(own.payload_bytes(), method, revision, wrapped);
+    result.map(|result| answer.with_payload(&result)).into()
 }
 
 // The handshake with a server that has none.
 
 impl LegacyClient {
     fn greet(hello: &Message) -> Self {
-        let asked = hello.protocol_version().unwrap_or_default();
+        let asked = hello.string(Member::ProtocolVersion).unwrap_or_default();
         // Never a modern one (NEG-11).
         let known = Revision::parse(&asked).filter(|revision| revision.era() == Era::Legacy);
         let revision = known.unwrap_or(Revision::NEWEST_LEGACY);
@@ -440,7 +439,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     fn handle_discovered(&mut self, outcome: Outcome, now: Instant) {
-        let outcome = outcome.and_then(|it| welcome_within_bounds(it).cloned().into());
+        let outcome = outcome.and_then(|it| project::welcome_within_bounds(it).cloned().into());
         let greeters = std::mem::take(&mut self.greeters);
         let Some(answer) = outcome.result() else {
             let older = |it: &Message| older_answer(it, method::DISCOVER, Revision::ASSUMED, false);
@@ -489,14 +488,14 @@ impl<T: Ticket> ToModern<T> {
 
     /// Which log records a client wants, from its next call on (GW-20).
     fn set_level(&mut self, ticket: T, request: &Message) {
-        let level = request.log_level().unwrap_or_default();
+        let level = request.string(Member::Level).unwrap_or_default();
         if method::severity(&level).is_none() {
-            let what = "params.level must be the name of a level".to_owned();
-            return self.to_client.finish(ticket, Refusal::BadParams { what });
+            let why = Refusal::bad_params("params.level must be the name of a level");
+            return self.to_client.finish(ticket, why);
         }
         if self.discovered.as_ref().is_some_and(|it| it.capability(&["logging"]).is_none()) {
-            let method = method::SET_LEVEL.to_owned();
-            return self.to_client.finish(ticket, Refusal::UnknownMethod { method });
+            let why = Refusal::unknown_method(method::SET_LEVEL);
+            return self.to_client.finish(ticket, why);
         }
         if let Some(session) = self.sessions.get_mut(&ticket.owner()) {
             session.envelope.level = Some(level.into());
@@ -612,8 +611,7 @@ impl<T: Ticket> ToModern<T> {
     fn ask_entries(&mut self, number: u64, entries: Vec<InputEntry>, requests: Vec<Message>) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         for (entry, request) in entries.into_iter().zip(requests) {
-            let ask = Ask(self.next_ask);
-            self.next_ask += 1;
+            let ask = Ask(take_number(&mut self.next_ask));
             self.to_client.ask(To::Call(call.ticket.clone()), ask, request);
             call.asked.insert(ask, entry);
         }

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 use memchr::memmem;
 
 use super::tasks::page_of_tools;
-use crate::header::Mismatch;
+use crate::exchange::HeaderParams;
 use crate::header::param::{self, Annotation};
+use crate::header::{Header, Mismatch};
 use crate::jsonrpc::{ItemAction, Member, Message};
 use crate::limits::MAX_ID;
 use crate::method;
@@ -57,14 +58,14 @@ impl ToolHeaders {
     /// could send any: they are checked where the tool is known, else passed on (HDR-13).
     pub(super) fn headers(
         &self,
-        request: &Message,
-        said: Option<&[(HeaderName, HeaderValue)]>,
-    ) -> Result<Vec<(HeaderName, HeaderValue)>, Mismatch> {
-        let name = request.name().filter(|_| request.method() == method::CALL_TOOL);
+        call: &Message,
+        said: &HeaderParams,
+    ) -> Result<Vec<Header>, Mismatch> {
+        let name = call.name().filter(|_| call.method() == method::CALL_TOOL);
         let Some(annotations) = name.and_then(|name| self.annotated.get(&*name)) else {
-            return Ok(said.map(<[_]>::to_vec).unwrap_or_default());
+            return Ok(said.clone().unwrap_or_default());
         };
-        let arguments = request.value(Member::Arguments);
+        let arguments = call.value(Member::Arguments);
         if let Some(said) = said {
             let said: HeaderMap = said.iter().cloned().collect();
             param::check(annotations, arguments.as_ref(), &said)?;
@@ -82,14 +83,10 @@ const PAGES: usize = 100;
 pub(super) struct HeaderRetry {
     pub(super) request: Message,
     pub(super) answer: Message,
-    pages: usize,
+    pub(super) pages: usize,
 }
 
 impl HeaderRetry {
-    pub(super) fn new(request: Message, answer: Message) -> Self {
-        Self { request, answer, pages: 0 }
-    }
-
     /// Asks for the page after this one, unless the tool is on it or there is none.
     pub(super) fn next_page(&mut self, page: &Message) -> Option<Message> {
         let cursor = page.next_cursor()?;

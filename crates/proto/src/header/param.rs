@@ -6,10 +6,10 @@
 //! the rules must not be offered over HTTP at all, hence one error for the
 //! whole schema.
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName};
 use serde_json::{Map, Number, Value};
 
-use super::{Mismatch, PARAM_PREFIX, decode, encode_value, only};
+use super::{Header, Mismatch, PARAM_PREFIX, decode, encode_value, only};
 
 /// One argument and the header that repeats it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -20,17 +20,9 @@ pub struct Annotation {
 }
 
 impl Annotation {
-    /// The whole name of the header.
-    pub fn header(&self) -> &HeaderName {
-        &self.header
-    }
-
     /// Where the argument is; absent and null are the same.
     fn find<'a>(&self, arguments: Option<&'a Value>) -> Option<&'a Value> {
-        let mut value = arguments?;
-        for name in &self.path {
-            value = value.as_object()?.get(&**name)?;
-        }
+        let value = self.path.iter().try_fold(arguments?, |value, name| value.get(&**name))?;
         (!value.is_null()).then_some(value)
     }
 }
@@ -69,10 +61,7 @@ pub fn annotations(input_schema: &Value) -> Result<Vec<Annotation>, InvalidAnnot
 }
 
 /// The headers that repeat `arguments`.
-pub fn headers(
-    annotations: &[Annotation],
-    arguments: Option<&Value>,
-) -> Vec<(HeaderName, HeaderValue)> {
+pub fn headers(annotations: &[Annotation], arguments: Option<&Value>) -> Vec<Header> {
     let written = annotations.iter().filter_map(|annotation| {
         let text = print(annotation.find(arguments)?)?;
         Some((annotation.header.clone(), encode_value(&text)))
@@ -90,13 +79,9 @@ pub fn check(
     for annotation in annotations {
         let Some(meant) = annotation.find(arguments) else { continue };
         let header = &annotation.header;
-        match only(headers, header)? {
-            Some(said) => {
-                let said = decode(header.clone(), said)?;
-                if !agrees(&said, meant) {
-                    return Err(Mismatch::differs(header.clone(), &said, meant));
-                }
-            }
+        match only(headers, header)?.map(|said| decode(header, said)).transpose()? {
+            Some(said) if agrees(&said, meant) => {}
+            Some(said) => return Err(Mismatch::differs(header.clone(), &said, meant)),
             // What cannot be repeated is the wrong type, which the tool's own
             // checks will tell better.
             None if print(meant).is_none() => {}
@@ -108,20 +93,17 @@ pub fn check(
 
 /// Whether `headers` repeat what those of an earlier request for the same call said.
 /// Others may be there: what they should say cannot be known from it.
-pub fn check_again(
-    before: &[(HeaderName, HeaderValue)],
-    headers: &HeaderMap,
-) -> Result<(), Mismatch> {
+pub fn check_again(before: &[Header], headers: &HeaderMap) -> Result<(), Mismatch> {
     for (header, meant) in before {
-        let Some(said) = only(headers, header)? else {
-            return Err(Mismatch::Missing { header: header.clone() });
-        };
-        if said == meant {
-            continue;
-        }
-        let (said, meant) = (decode(header.clone(), said)?, decode(header.clone(), meant)?);
-        if said != meant {
-            return Err(Mismatch::differs(header.clone(), &said, &*meant));
+        match only(headers, header)? {
+            Some(said) if said == meant => {}
+            Some(said) => {
+                let (said, meant) = (decode(header, said)?, decode(header, meant)?);
+                if said != meant {
+                    return Err(Mismatch::differs(header.clone(), &said, &*meant));
+                }
+            }
+            None => return Err(Mismatch::Missing { header: header.clone() }),
         }
     }
     Ok(())
@@ -161,9 +143,7 @@ fn refuse(keyword: &str, part: &Value) -> Result<(), InvalidAnnotation> {
             schemas.values().try_for_each(|schema| refuse("", schema))
         }
         Value::Object(schema) if schema.contains_key(KEYWORD) => Err(InvalidAnnotation::Misplaced),
-        Value::Object(schema) => {
-            schema.iter().try_for_each(|(keyword, part)| refuse(keyword, part))
-        }
+        Value::Object(schema) => schema.iter().try_for_each(|(name, part)| refuse(name, part)),
         Value::Array(schemas) => schemas.iter().try_for_each(|schema| refuse("", schema)),
         _ => Ok(()),
     }

@@ -39,18 +39,16 @@ impl Message {
         if self.parsed.id_at.is_empty() {
             // An error that came without any id member: there is no place to put one.
             let error = self.payload().unwrap_or(b"{}");
-            return Self::build(self.kind(), Some(id), "", Some(("error", error)));
+            return Self::build(self.kind(), Some(id), "", Some(error));
         }
-        let changes = self.edits.as_ref().map(|edits| edits.changes.clone()).unwrap_or_default();
-        self.edited(Some(id.clone()), changes)
+        self.edited(Some(id.clone()), self.changes().to_vec())
     }
 
     /// The same message with other params, result or error, which is JSON text.
     #[must_use]
     pub fn with_payload(&self, payload: &[u8]) -> Self {
         let Some(place) = self.parsed.payload.clone() else {
-            let params = Some(("params", payload));
-            return Self::build(self.kind(), self.id(), self.method(), params);
+            return Self::build(self.kind(), self.id(), self.method(), Some(payload));
         };
         let Parsed { text, kind, id, id_at, method, .. } = &*self.parsed;
         let text = splice(text, place.clone(), payload);
@@ -69,11 +67,8 @@ impl Message {
             members: OnceLock::new(),
         });
         let id = self.edits.as_ref().and_then(|edits| edits.id.clone());
-        let message = Self { parsed, edits: None };
-        match id {
-            Some(id) => message.edited(Some(id), Vec::new()),
-            None => message,
-        }
+        let edits = id.map(|id| Arc::new(Edits { id: Some(id), ..Edits::default() }));
+        Self { parsed, edits }
     }
 
     /// The same message with `value`, which is JSON text, as a member: in the place of
@@ -83,20 +78,16 @@ impl Message {
     pub fn with(&self, member: Member, value: impl Into<Bytes>) -> Self {
         let (level, key) = member.place();
         let value = value.into();
-        let container = match level.member() {
-            None => self.payload().or(Some(b"{}")),
-            Some(object) => self.outline(object),
-        };
-        if !container.is_some_and(|it| it.starts_with(b"{")) {
-            let Some(object) = level.member() else { return self.clone() };
-            let object_of_one = [b"{", quoted(key).as_bytes(), b":", &value, b"}"].concat();
-            return self.with(object, object_of_one);
+        let object_of_one = || [b"{", quoted(key).as_bytes(), b":", &value, b"}"].concat();
+        let is_object = |text: &[u8]| text.starts_with(b"{");
+        match level.member() {
+            Some(object) if !self.outline(object).is_some_and(is_object) => {
+                self.with(object, object_of_one())
+            }
+            None if !self.payload().is_none_or(is_object) => self.clone(),
+            _ if self.parsed.payload.is_none() => self.with_payload(&object_of_one()),
+            _ => self.change(member, Some(value)),
         }
-        if self.parsed.payload.is_none() {
-            let payload = [b"{", quoted(key).as_bytes(), b":", &value, b"}"].concat();
-            return self.with_payload(&payload);
-        }
-        self.change(member, Some(value))
     }
 
     /// The same with a string.
@@ -112,8 +103,7 @@ impl Message {
     }
 
     fn change(&self, member: Member, value: Option<Bytes>) -> Self {
-        let before = self.edits.as_deref();
-        let mut changes = before.map(|edits| edits.changes.clone()).unwrap_or_default();
+        let mut changes = self.changes().to_vec();
         let outer = changes.iter_mut().find(|(outer, _)| member.is_inside(*outer));
         if let Some((outer, Some(text))) = outer {
             // Its members are not known by their places: it was put there.
@@ -129,7 +119,7 @@ impl Message {
             changes.retain(|(other, _)| *other != member && !other.is_inside(member));
             changes.push((member, value));
         }
-        self.edited(before.and_then(|edits| edits.id.clone()), changes)
+        self.edited(self.edits.as_ref().and_then(|edits| edits.id.clone()), changes)
     }
 
     fn edited(&self, id: Option<Id>, changes: Vec<(Member, Option<Bytes>)>) -> Self {
@@ -139,48 +129,63 @@ impl Message {
 
     /// Bytes that it takes on the wire, without having them written.
     pub fn size(&self) -> usize {
-        let changes = self.edits.iter().flat_map(|edits| &edits.changes);
-        let more: usize = changes.filter_map(|(_, value)| value.as_ref()).map(Bytes::len).sum();
-        self.parsed.text.len() + more
+        let changed = self.changes().iter().filter_map(|(_, value)| value.as_ref());
+        self.parsed.text.len() + changed.map(Bytes::len).sum::<usize>()
     }
-}
 
-impl Edits {
-    /// A member as it is now.
-    pub(super) fn get<'a>(&'a self, parsed: &'a Parsed, member: Member) -> Option<&'a [u8]> {
-        if self.changes.iter().any(|(inner, _)| inner.is_inside(member)) {
-            return patch::get(self.payload(parsed)?, &member.path());
+    fn changes(&self) -> &[(Member, Option<Bytes>)] {
+        self.edits.as_ref().map_or(&[], |edits| &edits.changes)
+    }
+
+    /// The JSON text of a member, if it is there.
+    pub fn get(&self, member: Member) -> Option<&[u8]> {
+        if self.changes().iter().any(|(inner, _)| inner.is_inside(member)) {
+            return patch::get(self.payload()?, &member.path());
         }
-        self.outline(parsed, member)
+        self.outline(member)
     }
 
     /// The same without the changes inside of it, which need not be written for this.
-    pub(super) fn outline<'a>(&'a self, parsed: &'a Parsed, member: Member) -> Option<&'a [u8]> {
-        if let Some((_, value)) = self.changes.iter().find(|(it, _)| *it == member) {
+    pub(super) fn outline(&self, member: Member) -> Option<&[u8]> {
+        if let Some((_, value)) = self.changes().iter().find(|(it, _)| *it == member) {
             return value.as_deref();
         }
-        match self.changes.iter().find(|(outer, _)| member.is_inside(*outer)) {
+        match self.changes().iter().find(|(outer, _)| member.is_inside(*outer)) {
             // A member inside of another that was put there.
             Some((outer, value)) => {
                 patch::get(value.as_deref()?, &member.path()[outer.path().len()..])
             }
-            None => parsed.get(member),
+            None => self.parsed.get(member),
         }
     }
 
-    pub(super) fn is_inside_payload(&self) -> bool {
-        !self.changes.is_empty()
+    /// The text that the payload is in, and where it is there.
+    fn around_payload(&self) -> (&Bytes, Option<Range<usize>>) {
+        match self.edits.as_ref().filter(|edits| !edits.changes.is_empty()) {
+            Some(edits) => (self.text(), edits.written(&self.parsed).payload.clone()),
+            None => (&self.parsed.text, self.parsed.payload.clone()),
+        }
     }
 
-    pub(super) fn text(&self, parsed: &Parsed) -> &Bytes {
-        &self.written(parsed).text
+    /// The params, the result or the error, as they were written.
+    pub fn payload(&self) -> Option<&[u8]> {
+        let (text, place) = self.around_payload();
+        place.map(|place| &text[place])
     }
 
-    pub(super) fn payload(&self, parsed: &Parsed) -> Option<&[u8]> {
-        let written = self.written(parsed);
-        written.payload.clone().map(|place| &written.text[place])
+    /// The same, to keep; it shares the text. Empty if there is none.
+    pub fn payload_bytes(&self) -> Bytes {
+        let (text, place) = self.around_payload();
+        place.map_or_else(Bytes::new, |place| text.slice(place))
     }
 
+    /// The whole text.
+    pub fn text(&self) -> &Bytes {
+        self.edits.as_ref().map_or(&self.parsed.text, |edits| &edits.written(&self.parsed).text)
+    }
+}
+
+impl Edits {
     fn written(&self, parsed: &Parsed) -> &WrittenText {
         self.written.get_or_init(|| self.write(parsed))
     }
@@ -264,7 +269,7 @@ impl Edits {
             return written;
         };
         let mut payload = written.text.slice(place.clone());
-        for level in ObjectLevel::ALL {
+        for &level in ObjectLevel::ALL {
             let keys = removed.iter().filter(|(of, _)| *of == level).map(|(_, key)| *key);
             let keys: Vec<_> = keys.collect();
             let path = level.member().map_or_else(Vec::new, Member::path);
@@ -295,17 +300,17 @@ pub(crate) fn quoted(text: &str) -> String {
 impl Message {
     /// A request; `params` is JSON text.
     pub fn request(id: &Id, method: &str, params: Option<&[u8]>) -> Self {
-        Self::build(Kind::Request, Some(id), method, params.map(|text| ("params", text)))
+        Self::build(Kind::Request, Some(id), method, params)
     }
 
     /// A notification; `params` is JSON text.
     pub fn notification(method: &str, params: Option<&[u8]>) -> Self {
-        Self::build(Kind::Notification, None, method, params.map(|text| ("params", text)))
+        Self::build(Kind::Notification, None, method, params)
     }
 
     /// An answer; `result` is JSON text.
     pub fn result(id: &Id, result: &[u8]) -> Self {
-        Self::build(Kind::Result, Some(id), "", Some(("result", result)))
+        Self::build(Kind::Result, Some(id), "", Some(result))
     }
 
     /// A refusal as an answer; without an id if the request could not be read.
@@ -319,16 +324,11 @@ impl Message {
 
     /// An error as an answer.
     pub fn error(id: Option<&Id>, error: &Value) -> Self {
-        Self::build(Kind::Error, id, "", Some(("error", error.to_string().as_bytes())))
+        Self::build(Kind::Error, id, "", Some(error.to_string().as_bytes()))
     }
 
-    pub(super) fn build(
-        kind: Kind,
-        id: Option<&Id>,
-        method: &str,
-        payload: Option<(&str, &[u8])>,
-    ) -> Self {
-        let mut text = BytesMut::with_capacity(64 + payload.map_or(0, |(_, text)| text.len()));
+    fn build(kind: Kind, id: Option<&Id>, method: &str, payload: Option<&[u8]>) -> Self {
+        let mut text = BytesMut::with_capacity(64 + payload.map_or(0, <[_]>::len));
         text.put_slice(b"{\"jsonrpc\":\"2.0\"");
         let mut id_at = 0..0;
         if kind != Kind::Notification {
@@ -341,10 +341,12 @@ impl Message {
             text.put_slice(b",\"method\":");
             text.put_slice(quoted(method).as_bytes());
         }
-        let payload = payload.map(|(member, value)| {
-            text.put_slice(b",\"");
-            text.put_slice(member.as_bytes());
-            text.put_slice(b"\":");
+        let payload = payload.map(|value| {
+            text.put_slice(match kind {
+                Kind::Request | Kind::Notification => b",\"params\":",
+                Kind::Result => b",\"result\":",
+                Kind::Error => b",\"error\":",
+            });
             text.put_slice(value);
             text.len() - value.len()..text.len()
         });

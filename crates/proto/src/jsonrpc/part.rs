@@ -5,14 +5,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
 
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Kind, Member, Message, as_string, quoted, wrong};
-use crate::json::{Fault, Walker, try_unescape};
+use crate::json::{Walker, try_unescape};
 use crate::limits::MAX_ID;
 use crate::method;
 use crate::patch;
@@ -93,24 +92,16 @@ impl<'a> Part<'a> {
 
     /// Its elements; none if it is no list.
     pub fn items(self) -> impl Iterator<Item = Self> {
-        self.places().into_iter().map(move |at| Self(&self.0[at]))
-    }
-
-    fn places(self) -> Vec<Range<usize>> {
-        let mut places = Vec::new();
-        let walked = Walker::new(self.0).elements(|at| {
-            places.push(at);
-            Ok::<_, Fault>(())
-        });
-        walked.map_or_else(|_| Vec::new(), |()| places)
+        let mut items = Vec::new();
+        let walked = Walker::new(self.0).elements(|at| items.push(Self(&self.0[at])));
+        walked.map_or_else(|_| Vec::new(), |()| items).into_iter()
     }
 
     /// Its members; none if it is no object.
     pub fn members(self) -> impl Iterator<Item = (String, Self)> {
         let mut members = Vec::new();
         let walked = Walker::new(self.0).members(|member| {
-            members.push((member.name().into_owned(), Self(&self.0[member.value.clone()])));
-            Ok::<_, Fault>(())
+            members.push((member.key.name().into_owned(), Self(&self.0[member.value])));
         });
         walked.map_or_else(|_| Vec::new(), |()| members).into_iter()
     }
@@ -171,35 +162,9 @@ impl Message {
     /// it keeps stay as they were written, and so does all that is around the list.
     #[must_use]
     pub fn with_list(&self, member: Member, mut judge: impl FnMut(Part<'_>) -> ItemAction) -> Self {
-        let Some(list) = self.get(member) else { return self.clone() };
-        let judged = Part(list).places().into_iter().map(|at| (judge(Part(&list[at.clone()])), at));
-        let judged: Vec<_> = judged.collect();
-        if judged.iter().all(|(fate, _)| matches!(fate, ItemAction::Keep)) {
-            return self.clone();
-        }
-        let mut texts = Vec::with_capacity(judged.len());
-        for (fate, at) in &judged {
-            match fate {
-                ItemAction::Keep => texts.push((at, &list[at.clone()])),
-                ItemAction::Replace(other) => texts.push((at, other)),
-                ItemAction::Drop => {}
-            }
-        }
-        let mut out = Vec::with_capacity(list.len());
-        if texts.len() < judged.len() {
-            // Commas of what is gone cannot stay where they are.
-            let texts: Vec<_> = texts.into_iter().map(|(_, text)| text).collect();
-            out.extend([b"[", texts.join(&b","[..]).as_slice(), b"]"].concat());
-        } else {
-            let mut copied = 0;
-            for (at, text) in texts {
-                out.extend_from_slice(&list[copied..at.start]);
-                out.extend_from_slice(text);
-                copied = at.end;
-            }
-            out.extend_from_slice(&list[copied..]);
-        }
-        self.with(member, out)
+        let list = self.get(member).unwrap_or_default();
+        let other = patch::each(list, &[], |item| judge(Part(item)));
+        other.map_or_else(|| self.clone(), |other| self.with(member, other))
     }
 }
 
@@ -221,11 +186,6 @@ impl Message {
         self.string(Member::TaskId)
     }
 
-    /// The task that it says to be part of.
-    pub fn related_task(&self) -> Option<Cow<'_, str>> {
-        self.string(Member::RelatedTaskId)
-    }
-
     /// What the `Mcp-Name` header repeats of a request (HDR-3).
     pub fn mirrored(&self) -> Option<Cow<'_, str>> {
         self.string(method::named_by(self.method())?)
@@ -243,34 +203,9 @@ impl Message {
         self.id_in(if asks { Member::MetaProgressToken } else { Member::ProgressToken })
     }
 
-    /// The request that a cancel is about.
-    pub fn cancelled_id(&self) -> Option<Id> {
-        self.id_in(Member::RequestId)
-    }
-
-    /// The revision that a greeting asks for, or that its answer settles on.
-    pub fn protocol_version(&self) -> Option<Cow<'_, str>> {
-        self.string(Member::ProtocolVersion)
-    }
-
-    /// What the sender of a modern request can do, as JSON; empty if it does not say.
-    pub fn declared_capabilities(&self) -> &[u8] {
-        self.get(Member::MetaCapabilities).unwrap_or_default()
-    }
-
     /// What a welcome says that its server can do, by the keys that lead there.
     pub fn capability(&self, path: &[&str]) -> Option<Part<'_>> {
         self.inside(Member::Capabilities, path)
-    }
-
-    /// Of a log record, how grave it is; of a request for them, how grave they are to be.
-    pub fn log_level(&self) -> Option<Cow<'_, str>> {
-        self.string(Member::Level)
-    }
-
-    /// The trace that it is part of.
-    pub fn trace_parent(&self) -> Option<Cow<'_, str>> {
-        self.string(Member::TraceParent)
     }
 
     /// The code of an error; none if it is no error.
@@ -328,10 +263,7 @@ pub enum Id {
 impl Id {
     /// The number that it is, as our own ids are.
     pub fn number(&self) -> Option<u64> {
-        match self {
-            Self::Integer(number) => u64::try_from(*number).ok(),
-            Self::Large(_) | Self::Text(_) => None,
-        }
+        if let Self::Integer(number) = self { u64::try_from(*number).ok() } else { None }
     }
 
     /// Reads an id from its JSON text; `null` is none at all.
@@ -380,10 +312,8 @@ impl fmt::Display for Id {
 
 impl From<u64> for Id {
     fn from(number: u64) -> Self {
-        match i64::try_from(number) {
-            Ok(number) => Self::Integer(number),
-            Err(_) => Self::Large(number.to_string().into()),
-        }
+        let integer = i64::try_from(number).map(Self::Integer);
+        integer.unwrap_or_else(|_| Self::Large(number.to_string().into()))
     }
 }
 

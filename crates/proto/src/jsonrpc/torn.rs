@@ -118,7 +118,9 @@ impl<'a> Scan<'a> {
         while let Some(found) = memchr::memchr2(b'"', b'\\', self.rest.get(from..)?) {
             let place = from + found;
             if self.rest[place] == b'"' {
-                return Some(self.take(place + 1));
+                let (taken, rest) = self.rest.split_at(place + 1);
+                self.rest = rest;
+                return Some(taken);
             }
             from = place + 2;
         }
@@ -146,12 +148,6 @@ impl<'a> Scan<'a> {
             self.rest = &self.rest[1..];
         }
         None
-    }
-
-    fn take(&mut self, length: usize) -> &'a [u8] {
-        let (taken, rest) = self.rest.split_at(length);
-        self.rest = rest;
-        taken
     }
 }
 

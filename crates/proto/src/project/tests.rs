@@ -34,7 +34,7 @@ fn a_modern_result_gets_what_it_lacks_and_keeps_what_it_has() {
         dress(asks, method::READ_RESOURCE),
         format!(r#"{{{meta},"resultType":"input_required"}}"#)
     );
-    assert_eq!(modern(b"[]", "x", Some(SERVER), CacheHints::default()), Err(NotAnObject));
+    assert_eq!(modern(b"[]", "x", Some(SERVER), CacheHints::default()), Err(no_object()));
     assert_eq!(
         modern(b"{}", "x", None, CacheHints::default()).unwrap(),
         r#"{"resultType":"complete"}"#
@@ -48,7 +48,7 @@ fn a_legacy_result_loses_what_its_client_has_never_heard_of() {
     assert_eq!(strip(r#"{"a": 1,"resultType":"complete","ttlMs":0 }"#), r#"{"a": 1}"#);
     assert_eq!(strip(r#"{ "a": 1,"_meta":{"k":[ 1.0]} }"#), r#"{ "a": 1,"_meta":{"k":[ 1.0]} }"#);
     let legacy = legacy(Bytes::from_static(b"7"), "x", Revision::NEWEST_LEGACY, false);
-    assert_eq!(legacy, Err(NotAnObject));
+    assert_eq!(legacy, Err(no_object()));
 }
 
 /// wire: GW-70

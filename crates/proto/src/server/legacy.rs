@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use bytes::Bytes;
 
 use super::{Frame, Prime};
-use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane};
-use crate::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Message};
+use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane, take_number};
+use crate::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method;
 use crate::refusal::Refusal;
@@ -142,15 +142,12 @@ impl LegacyServerHalf {
     }
 
     fn handle_batch(&mut self, lane: Lane, elements: Vec<Result<Message, InvalidMessage>>) {
-        let greets = |message: &Message| message.method() == method::INITIALIZE;
-        let why = if self.phase != Phase::Fresh && !self.revision.rules().batches {
-            Some(Refusal::NoBatches { era: self.revision.era() })
-        } else if elements.iter().flatten().any(greets) {
-            Some(Refusal::BadBatch { why: "initialize must come alone" })
-        } else {
-            None
-        };
-        if let Some(why) = why {
+        if self.phase != Phase::Fresh && !self.revision.rules().batches {
+            let why = Refusal::NoBatches { era: self.revision.era() };
+            return self.streams.refuse(lane, None, &why);
+        }
+        if elements.iter().flatten().any(|message| message.method() == method::INITIALIZE) {
+            let why = Refusal::BadBatch { why: "initialize must come alone" };
             return self.streams.refuse(lane, None, &why);
         }
         let asks = |message: &Message| message.kind() == Kind::Request;
@@ -196,11 +193,14 @@ impl LegacyServerHalf {
             self.phase = Phase::Greeting;
             self.note_greeting(&request);
         }
-        self.end_cancelled_under(&id);
-        let exchange = Exchange(self.next_exchange);
-        self.next_exchange += 1;
+        // A late answer to another call under this id would be taken for one to this.
+        let same = self.cancelled.iter().find(|(_, (call, _))| call.id == id);
+        if let Some(exchange) = same.map(|(&exchange, _)| exchange) {
+            self.end_cancelled(exchange);
+        }
+        let exchange = Exchange(take_number(&mut self.next_exchange));
         self.by_id.insert(id.clone(), exchange);
-        let watch = self.note_watching(exchange, &request);
+        let watch = self.note_watch(exchange, &request);
         self.calls.insert(exchange, LegacyCall { id, lane, greets, watch });
         let request = self.for_server(request);
         self.to_server.push_back(ClientEvent::Open { exchange, request, said: None });
@@ -237,9 +237,8 @@ impl LegacyServerHalf {
 
     /// The client gave up on a call. `initialize` cannot be cancelled (UTL-1).
     fn handle_cancel(&mut self, message: Message) {
-        let Some(&exchange) = message.cancelled_id().and_then(|id| self.by_id.get(&id)) else {
-            return;
-        };
+        let id = message.id_in(Member::RequestId);
+        let Some(&exchange) = id.and_then(|id| self.by_id.get(&id)) else { return };
         if self.calls.get(&exchange).is_some_and(|call| call.greets) {
             return;
         }
@@ -394,14 +393,6 @@ impl LegacyServerHalf {
         }
     }
 
-    /// The client uses an id again: a late answer would be taken for another.
-    fn end_cancelled_under(&mut self, id: &Id) {
-        let same = self.cancelled.iter().find(|(_, (call, _))| call.id == *id);
-        if let Some(exchange) = same.map(|(&exchange, _)| exchange) {
-            self.end_cancelled(exchange);
-        }
-    }
-
     /// How far the conversation has got.
     pub fn phase(&self) -> Phase {
         self.phase
@@ -414,7 +405,9 @@ impl LegacyServerHalf {
 
     /// Whether ending it now would take something away from somebody.
     pub fn is_busy(&self) -> bool {
-        !self.calls.is_empty() || self.streams.is_attached()
+        !self.calls.is_empty()
+            || self.streams.is_heard()
+            || self.streams.open.values().any(|stream| stream.lane.is_some())
     }
 
     /// Bytes kept for a client that comes back to a stream, or opens one.
@@ -452,7 +445,8 @@ impl LegacyServerHalf {
 
 /// The revision that a greeting asks for, or that its answer settles on.
 fn revision_in(message: &Message) -> Revision {
-    message.protocol_version().map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name))
+    let name = message.string(Member::ProtocolVersion);
+    name.map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name))
 }
 
 // Where each message towards a legacy client leaves: lanes, event ids, history.
@@ -681,14 +675,14 @@ impl ClientStreams {
     /// A GET that takes a stream up again after `last`.
     fn resume(&mut self, lane: Lane, last: &str) -> Result<(), Refusal> {
         let unknown = || Refusal::UnknownEvent { id: last.to_owned() };
-        let last: EventId = last.parse().map_err(|_| unknown())?;
+        let last = EventId::parse(last).ok_or_else(unknown)?;
         if last.stream == MAIN {
             self.room_for_listener()?;
         }
         let missed: Vec<_> = match self.history.after(last) {
-            Ok(events) => events.map(|(event, text)| (event, text.clone())).collect(),
-            Err(_) if self.is_before_first_event(last) => Vec::new(),
-            Err(_) => return Err(unknown()),
+            Some(events) => events.map(|(event, text)| (event, text.clone())).collect(),
+            None if self.is_before_first_event(last) => Vec::new(),
+            None => return Err(unknown()),
         };
         self.out.push_back((lane, Frame::Begin { prime: None }));
         if last.stream == MAIN {
@@ -729,26 +723,15 @@ impl ClientStreams {
     /// The client, or the network, closed a lane.
     fn closed(&mut self, lane: Lane) {
         self.listeners.retain(|&listener| listener != lane);
-        let mut unreachable = None;
-        for (&number, stream) in &mut self.open {
-            if stream.lane == Some(lane) {
-                stream.lane = None;
-                unreachable = (!stream.streaming).then_some(number);
-            }
-        }
-        if let Some(number) = unreachable {
-            self.open.remove(&number);
-        }
+        self.open.retain(|_, stream| {
+            let is_closed = stream.lane.take_if(|open| *open == lane).is_some();
+            stream.streaming || !is_closed
+        });
     }
 
     /// Whether anybody is there to hear what belongs to no call.
     fn is_heard(&self) -> bool {
         self.carrier == Carrier::Pipe || !self.listeners.is_empty()
-    }
-
-    /// Whether the client has any lane open.
-    fn is_attached(&self) -> bool {
-        self.is_heard() || self.open.values().any(|stream| stream.lane.is_some())
     }
 
     /// How many streams somebody reads; a pipe is one.

@@ -17,12 +17,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::Frame;
-use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, HeaderParams, Lane};
-use crate::header::{Mirror, PARAM_PREFIX, param};
+use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, HeaderParams, Lane, take_number};
+use crate::header::{Header, Mirror, PARAM_PREFIX, param};
 use crate::jsonrpc::{Id, InvalidMessage, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method::{self, meta};
@@ -56,7 +56,7 @@ struct ModernCall {
     /// As it came first.
     request: Message,
     /// The arguments that it repeated as headers.
-    said: Vec<(HeaderName, HeaderValue)>,
+    said: Vec<Header>,
     round: QuestionRound,
     /// What its client said of itself the last time it came back with input.
     retry: Option<RetryEnvelope>,
@@ -141,18 +141,15 @@ impl ModernServerHalf {
             return Err(Refusal::UnknownRevision { asked: version });
         }
         if method::is_legacy_only(request.method()) {
-            return Err(Refusal::UnknownMethod { method: request.method().to_owned() });
+            return Err(Refusal::unknown_method(request.method()));
         }
-        match request.id().filter(|id| self.by_id.contains_key(id)) {
-            Some(id) => Err(Refusal::IdInUse { id: id.to_string() }),
-            None => Ok(()),
-        }
+        let in_use = request.id().filter(|id| self.by_id.contains_key(id));
+        in_use.map_or(Ok(()), |id| Err(Refusal::IdInUse { id: id.to_string() }))
     }
 
     fn open(&mut self, lane: Lane, request: Message, said: HeaderParams) {
         let Some(id) = request.id().cloned() else { return };
-        let exchange = Exchange(self.next_exchange);
-        self.next_exchange += 1;
+        let exchange = Exchange(take_number(&mut self.next_exchange));
         self.by_id.insert(id.clone(), exchange);
         let listens = request.method() == method::LISTEN;
         let call = ModernCall {
@@ -171,9 +168,8 @@ impl ModernServerHalf {
     }
 
     fn handle_cancel(&mut self, message: Message) {
-        let Some(&exchange) = message.cancelled_id().and_then(|id| self.by_id.get(&id)) else {
-            return;
-        };
+        let id = message.id_in(Member::RequestId);
+        let Some(&exchange) = id.and_then(|id| self.by_id.get(&id)) else { return };
         self.forget(exchange);
         self.to_server.push_back(ClientEvent::Drop { exchange, message: Some(message) });
     }
@@ -298,7 +294,7 @@ impl ModernServerHalf {
 }
 
 /// The arguments that the client repeated as headers, as it wrote them.
-fn param_headers(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+fn param_headers(headers: &HeaderMap) -> Vec<Header> {
     let params = headers.iter().filter(|(name, _)| name.as_str().starts_with(PARAM_PREFIX));
     params.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
@@ -331,7 +327,7 @@ struct RetryEnvelope {
 impl RetryEnvelope {
     fn read(retry: &Message) -> Self {
         Self {
-            capabilities: retry.declared_capabilities().into(),
+            capabilities: retry.get(Member::MetaCapabilities).unwrap_or_default().into(),
             token: retry.get(Member::MetaProgressToken).map(Bytes::copy_from_slice),
             level: method::wanted_severity(retry),
         }
@@ -341,12 +337,10 @@ impl RetryEnvelope {
 impl ModernCall {
     /// Whether the last request of its client declares that it can answer this.
     fn permits(&self, question: &Message) -> bool {
-        let declared = match &self.retry {
-            Some(retry) => &retry.capabilities,
-            None => self.request.declared_capabilities(),
-        };
+        let declared = self.retry.as_ref().map(|retry| &*retry.capabilities);
+        let declared = declared.or_else(|| self.request.get(Member::MetaCapabilities));
         let params = question.payload().unwrap_or_default();
-        project::permits(declared, question.method(), params)
+        project::permits(declared.unwrap_or_default(), question.method(), params)
     }
 
     /// A notification as the last request of its client wants it: progress under the
@@ -365,20 +359,16 @@ impl ModernCall {
 
 /// Both required members of the envelope, each of its type (META-1).
 fn check_envelope(request: &Message) -> Result<String, Refusal> {
-    let broken = |what: &str| Refusal::BadEnvelope { what: format!("params._meta: {what}") };
-    if !request.has(Member::MetaVersion) {
-        return Err(broken(&format!("{} is missing", meta::VERSION)));
+    let broken = |member: Member, how: &str| Refusal::BadEnvelope {
+        what: format!("params._meta: {} {how}", member.key()),
+    };
+    let find = |member| request.part(member).ok_or_else(|| broken(member, "is missing"));
+    let version = find(Member::MetaVersion)?.as_string();
+    let version = version.ok_or_else(|| broken(Member::MetaVersion, "must be a string"))?;
+    if !find(Member::MetaCapabilities)?.is_object() {
+        return Err(broken(Member::MetaCapabilities, "must be an object"));
     }
-    let version = request
-        .string(Member::MetaVersion)
-        .ok_or_else(|| broken(&format!("{} must be a string", meta::VERSION)))?;
-    match request.part(Member::MetaCapabilities) {
-        None => Err(broken(&format!("{} is missing", meta::CAPABILITIES))),
-        Some(value) if !value.is_object() => {
-            Err(broken(&format!("{} must be an object", meta::CAPABILITIES)))
-        }
-        Some(_) => Ok(version.into_owned()),
-    }
+    Ok(version.into_owned())
 }
 
 // Questions to a client that cannot be asked: its call is answered with them,
@@ -570,8 +560,7 @@ impl ModernServerHalf {
             self.to_server.push_back(ClientEvent::Supply { ask, answer });
         }
         let open = std::mem::take(&mut call.round.questions).into_iter();
-        let may_ask =
-            |question: &ParkedQuestion| answer.is_none() && call.permits(&question.request);
+        let may_ask = |it: &ParkedQuestion| answer.is_none() && call.permits(&it.request);
         let (asked, refused) = open.partition(|(_, question)| may_ask(question));
         call.round.questions = asked;
         self.refuse_asks(&refused);
@@ -588,11 +577,9 @@ impl ModernServerHalf {
 
     /// Time has reached `now`: who has not come back will not.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let gone = self.parked.iter().filter(|(_, parked)| parked.until <= now);
-        for exchange in gone.map(|(&exchange, _)| exchange).collect::<Vec<_>>() {
-            if let Some(parked) = self.parked.remove(&exchange) {
-                self.give_up(exchange, &parked);
-            }
+        let gone = self.parked.extract_if(.., |_, parked| parked.until <= now);
+        for (exchange, parked) in gone.collect::<Vec<_>>() {
+            self.give_up(exchange, &parked);
         }
     }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::{GreetingPhase, LegacyClientHalf, OutstandingCall};
+use super::{CallToLegacy, GreetingPhase, LegacyClientHalf};
 use crate::client::tasks::request_about;
 use crate::client::{Sharing, Ticket, Transmit, cancel_notice};
 use crate::exchange::{Lane, ServerEvent};
@@ -39,12 +39,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     /// A call is over: if it asked for a resource, then that is watched now, or not.
-    pub(super) fn end_watch(
-        &mut self,
-        id: Lane,
-        call: &OutstandingCall<Option<T>>,
-        is_granted: bool,
-    ) {
+    pub(super) fn end_watch(&mut self, id: Lane, call: &CallToLegacy<T>, is_granted: bool) {
         if call.request.method() == method::SUBSCRIBE
             && let Some(ticket) = call.owner.as_ref()
             && let Some(uri) = call.request.uri()
@@ -118,7 +113,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     pub(super) fn remember_cancelled(
         &mut self,
         id: Lane,
-        call: &OutstandingCall<Option<T>>,
+        call: &CallToLegacy<T>,
         awaits: Option<T>,
         now: Instant,
     ) {

@@ -9,13 +9,14 @@
 //!
 //! A tool that runs as a task only is waited for, if its client knows no tasks (GW-59).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{ModernClientCall, ToLegacy};
+use super::ToLegacy;
 use crate::client::tasks::{
     MOST_PAGES, declares_tasks, new_task_id, page_of_tools, task_as_extension, task_request,
 };
@@ -36,8 +37,8 @@ mod task_store;
 pub(super) struct CoreTasks {
     /// Which tools may be one; none until they were listed.
     pub(super) tools: Option<BTreeMap<Box<str>, Support>>,
-    listing: Option<BTreeMap<Box<str>, Support>>,
-    pages: usize,
+    /// The pages of them that were asked for, and what they say so far.
+    listing: Option<(usize, BTreeMap<Box<str>, Support>)>,
     /// Calls that wait for that.
     pub(super) held: Vec<u64>,
     /// Calls that have failed, and wait for that to know whether they had to be tasks.
@@ -89,10 +90,9 @@ impl<T: Ticket> ToLegacy<T> {
         for question in task.questions.into_values() {
             self.inner.refuse_ask(question.ask, now);
         }
-        let what = "the task is not remembered any more".to_owned();
+        let why = Refusal::bad_params("the task is not remembered any more");
         for (call, _) in self.take_waiting(&task.id) {
-            let why = Refusal::BadParams { what: what.clone() };
-            self.finish(call, why, now);
+            self.finish(call, why.clone(), now);
         }
         self.inner.drop_call(&InternalCall::TaskEnd(task.id), None, now);
     }
@@ -126,7 +126,8 @@ impl<T: Ticket> ToLegacy<T> {
         let state = task_as_extension(&task, "working");
         let mut created = state.clone();
         created["resultType"] = "task".into();
-        let capabilities = Bytes::copy_from_slice(call.request.declared_capabilities());
+        let capabilities = call.request.get(Member::MetaCapabilities).unwrap_or_default();
+        let capabilities = Bytes::copy_from_slice(capabilities);
         let task = CoreTask::new(id.clone(), call.ticket.principal(), capabilities, state, now);
         let answer = answer.with_payload(created.to_string().as_bytes());
         let answer = self.newer_answer(&answer, method::CALL_TOOL);
@@ -193,7 +194,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// A question of a task: it is answered by an update, if its client can (MRTR-4).
     pub(super) fn keep_question(&mut self, ask: Ask, request: &Message, now: Instant) -> bool {
-        let Some(id) = request.related_task() else { return false };
+        let Some(id) = request.string(Member::RelatedTaskId) else { return false };
         let params = project::modern_question(request.payload().unwrap_or(b"{}"));
         let has_room = self.tasks.kept.has_room(params.len());
         let Some(task) = self.tasks.kept.find(&id) else { return false };
@@ -226,11 +227,9 @@ impl<T: Ticket> ToLegacy<T> {
             let needed = json!({"extensions": {TASKS: {}}});
             self.to_client.finish(ticket, Refusal::NeedsMore { needed });
         } else if self.takes_tasks() == Some(false) || !self.offers_tasks() {
-            let method = request.method().to_owned();
-            self.to_client.finish(ticket, Refusal::UnknownMethod { method });
+            self.to_client.finish(ticket, Refusal::unknown_method(request.method()));
         } else if is_known && !is_theirs || updates && !is_known {
-            let what = "there is no such task".to_owned();
-            self.to_client.finish(ticket, Refusal::BadParams { what });
+            self.to_client.finish(ticket, Refusal::bad_params("there is no such task"));
         } else if updates {
             self.update_task(ticket, request, now);
         } else {
@@ -276,7 +275,7 @@ struct EarlyQuestion {
 impl<T: Ticket> ToLegacy<T> {
     /// The call that waits for the task that a question is about.
     pub(super) fn waits_for(&self, request: &Message) -> Option<u64> {
-        let id = request.related_task()?;
+        let id = request.string(Member::RelatedTaskId)?;
         let mut calls = self.calls.iter();
         calls.find(|(_, call)| call.task.as_deref() == Some(&*id)).map(|(&number, _)| number)
     }
@@ -284,7 +283,8 @@ impl<T: Ticket> ToLegacy<T> {
     /// Keeps a question of a task that is about to be known.
     pub(super) fn keep_early(&mut self, ask: Ask, request: &Message, now: Instant) -> bool {
         let begins = self.calls.values().any(|call| call.as_task && call.task.is_none());
-        let is_early = request.related_task().is_some() && self.waits_for(request).is_none();
+        let is_early =
+            request.string(Member::RelatedTaskId).is_some() && self.waits_for(request).is_none();
         if !(begins && is_early) || self.tasks.early.len() >= MOST_EARLY {
             return false;
         }
@@ -332,15 +332,14 @@ impl<T: Ticket> ToLegacy<T> {
     /// Asks which tools may be tasks.
     pub(super) fn learn_tools(&mut self, now: Instant) {
         if self.tasks.listing.is_none() {
-            self.tasks.listing = Some(BTreeMap::new());
-            self.tasks.pages = 1;
+            self.tasks.listing = Some((1, BTreeMap::new()));
             self.inner.open(InternalCall::Tools, &page_of_tools(None), now);
         }
     }
 
     /// A page of tools: which of them may be tasks?
     pub(super) fn handle_tools(&mut self, page: Option<&Message>, now: Instant) {
-        let Some(mut listing) = self.tasks.listing.take() else { return };
+        let Some((pages, mut listing)) = self.tasks.listing.take() else { return };
         for tool in page.into_iter().flat_map(|page| page.items(Member::Tools)) {
             let name = tool.string("name").unwrap_or_default();
             if name.len() <= MAX_ID {
@@ -348,9 +347,8 @@ impl<T: Ticket> ToLegacy<T> {
             }
         }
         match page.and_then(Message::next_cursor) {
-            Some(cursor) if self.tasks.pages < MOST_PAGES => {
-                self.tasks.listing = Some(listing);
-                self.tasks.pages += 1;
+            Some(cursor) if pages < MOST_PAGES => {
+                self.tasks.listing = Some((pages + 1, listing));
                 self.inner.open(InternalCall::Tools, &page_of_tools(Some(cursor)), now);
             }
             _ => {
@@ -411,12 +409,7 @@ impl<T: Ticket> ToLegacy<T> {
 impl<T: Ticket> ToLegacy<T> {
     /// The server says how a task stands, what it came to, or that it is
     /// cancelled. False if it is about no task.
-    pub(super) fn handle_task_answer(
-        &mut self,
-        number: u64,
-        answer: &Message,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn handle_standing(&mut self, number: u64, answer: &Message, now: Instant) -> bool {
         let Some(call) = self.calls.get_mut(&number) else { return false };
         let id = call.request.task_id().unwrap_or_default().into_owned();
         let shown = call.shown.take();
@@ -485,9 +478,8 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Calls that wait for what a task came to, and how it stands.
     fn take_waiting(&mut self, id: &str) -> Vec<(u64, Value)> {
-        let is_about =
-            |call: &ModernClientCall<T>| call.request.task_id().unwrap_or_default() == id;
-        let about = self.calls.iter_mut().filter(|(_, call)| is_about(call));
+        let is_it = |about: Option<Cow<'_, str>>| about.unwrap_or_default() == id;
+        let about = self.calls.iter_mut().filter(|(_, call)| is_it(call.request.task_id()));
         about.filter_map(|(&number, call)| Some((number, call.shown.take()?))).collect()
     }
 }

@@ -9,17 +9,12 @@ use crate::client::Ticket;
 use crate::client::tasks::task_request;
 use crate::exchange::{Ask, To};
 use crate::failure::Failure;
-use crate::jsonrpc::Message;
+use crate::jsonrpc::{Member, Message};
 use crate::method;
 
 impl<T: Ticket> ToLegacy<T> {
     /// A client gave up on a call; its own words, if it gave any.
-    pub(in crate::client) fn drop_call(
-        &mut self,
-        ticket: &T,
-        words: Option<&Message>,
-        now: Instant,
-    ) {
+    pub(crate) fn drop_call(&mut self, ticket: &T, words: Option<&Message>, now: Instant) {
         if ticket.is_native() {
             return self.inner.drop_call(&InternalCall::Native(ticket.clone()), words, now);
         }
@@ -48,7 +43,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// A client is gone for good.
-    pub(in crate::client) fn forget_owner(&mut self, owner: u64, now: Instant) {
+    pub(crate) fn forget_owner(&mut self, owner: u64, now: Instant) {
         let theirs = self.tickets().filter(|(_, ticket)| ticket.owner() == owner);
         for number in theirs.map(|(number, _)| number).collect::<Vec<_>>() {
             self.drop_number(number, None, now);
@@ -57,7 +52,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// The link is gone. Every open call fails with `why`.
-    pub(in crate::client) fn handle_lost(&mut self, why: &Failure, now: Instant) {
+    pub(crate) fn handle_lost(&mut self, why: &Failure, now: Instant) {
         self.held.clear();
         self.tasks = CoreTasks::default();
         self.inner.handle_lost(why, now);
@@ -100,8 +95,8 @@ impl<T: Ticket> ToLegacy<T> {
                 return self.inner.meet(InternalCall::Native(ticket), now);
             }
             method::SET_LEVEL => {
-                self.level =
-                    request.log_level().and_then(|level| method::severity(&level)).or(self.level);
+                let level = request.string(Member::Level);
+                self.level = level.and_then(|level| method::severity(&level)).or(self.level);
             }
             _ => {}
         }
@@ -133,7 +128,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// How many calls of clients are open.
-    pub(in crate::client) fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         let waits = |call: &&InternalCall<T>| match call {
             InternalCall::Discover(ticket) | InternalCall::Native(ticket) => ticket.counts(),
             _ => false,

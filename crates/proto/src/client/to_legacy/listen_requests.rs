@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::ToLegacy;
 use crate::client::tasks::{LISTS, listen_filter, request_about};
 use crate::client::{InternalCall, Ticket, listener};
-use crate::exchange::To;
+use crate::exchange::{To, take_number};
 use crate::failure::Outcome;
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method::{self, meta};
@@ -88,14 +88,14 @@ impl<T: Ticket> ListenRequest<T> {
 impl<T: Ticket> ToLegacy<T> {
     pub(super) fn listen(&mut self, ticket: T, request: &Message, now: Instant) {
         let Some(mut listen) = ListenRequest::parse(ticket.clone(), request) else {
-            let what = "params.notifications must say what to listen for".to_owned();
-            return self.to_client.finish(ticket, Refusal::BadParams { what });
+            let why = Refusal::bad_params("params.notifications must say what to listen for");
+            return self.to_client.finish(ticket, why);
         };
         if self.listens.len() >= self.limits().calls {
             return self.to_client.finish(ticket, Refusal::TooManyCalls);
         }
         listen.tasks.retain(|id| self.has_task(id, ticket.principal()));
-        let number = self.next_number();
+        let number = take_number(&mut self.next_call);
         self.listens.insert(number, listen);
         self.inner.meet(InternalCall::Listen(number), now);
     }
@@ -166,16 +166,10 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// The server said whether it watches a resource. A server that is lost has not
     /// said no: it is asked again when it is back.
-    pub(super) fn handle_watched(
-        &mut self,
-        number: u64,
-        uri: &str,
-        outcome: Outcome,
-        now: Instant,
-    ) {
+    pub(super) fn handle_watched(&mut self, number: u64, uri: &str, said: Outcome, now: Instant) {
         let is_there = self.inner.is_ready();
         let Some(listen) = self.listens.get_mut(&number) else { return };
-        match outcome {
+        match said {
             Outcome::Answered(answer) if answer.kind() == Kind::Result => {}
             // It is watched as soon as the server is back.
             _ if !is_there => self.inner.watches.add(uri, listen.watcher(number)),

@@ -22,7 +22,7 @@ use crate::client::tasks::{TaskTerm, new_task_id, task_as_core, task_goes_on, ta
 use crate::client::{InternalCall, Sharing, Ticket};
 use crate::exchange::To;
 use crate::failure::{Failure, Outcome};
-use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message, Part};
+use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message};
 use crate::method;
 use crate::moment;
 use crate::project::TASKS;
@@ -135,9 +135,8 @@ impl ExtensionTasks {
     }
 
     fn date(&self, now: Instant) -> String {
-        let since =
-            |(then, date): (Instant, SystemTime)| date + now.saturating_duration_since(then);
-        moment::text(self.clock.map_or(UNIX_EPOCH, since))
+        let date = self.clock.map(|(then, date)| date + now.saturating_duration_since(then));
+        moment::text(date.unwrap_or(UNIX_EPOCH))
     }
 }
 
@@ -151,23 +150,15 @@ impl<T: Ticket> ToModern<T> {
 
     /// Whether this client knows tasks, and the server has them.
     pub(super) fn offers_tasks(&self, ticket: &T) -> bool {
-        let declared =
-            self.discovered.as_ref().and_then(|it| it.capability(&["extensions", TASKS]));
+        let path = ["extensions", TASKS];
+        let declared = self.discovered.as_ref().and_then(|it| it.capability(&path));
         declared.is_some() && self.limits().tasks > 0 && self.revision_of(ticket).rules().core_tasks
-    }
-
-    /// Whether a call is to become a task.
-    pub(super) fn tasking_of(&self, ticket: &T, request: &Message) -> Tasking {
-        let names_task = request.part(Member::Task).is_some_and(Part::is_object);
-        let wants = names_task && request.method() == method::CALL_TOOL;
-        if wants && self.offers_tasks(ticket) { Tasking::Wanted } else { Tasking::Nothing }
     }
 
     /// A client asks about a task.
     pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) {
         if !self.offers_tasks(&ticket) {
-            let method = request.method().to_owned();
-            return self.to_client.finish(ticket, Refusal::UnknownMethod { method });
+            return self.to_client.finish(ticket, Refusal::unknown_method(request.method()));
         }
         let owner = ticket.owner();
         if request.method() == method::LIST_TASKS {
@@ -178,8 +169,8 @@ impl<T: Ticket> ToModern<T> {
         }
         let id = request.task_id().unwrap_or_default();
         let Some(task) = self.tasks.find(owner, &id) else {
-            let what = format!("Task not found: {id}");
-            return self.to_client.finish(ticket, Refusal::BadParams { what });
+            let why = Refusal::bad_params(format!("Task not found: {id}"));
+            return self.to_client.finish(ticket, why);
         };
         if let Some(end) = task.end.clone() {
             let shown = task.shown.to_string();
@@ -252,12 +243,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// The server says how a task stands. False if that is not what the call is about.
-    pub(super) fn handle_task_answer(
-        &mut self,
-        number: u64,
-        answer: &Message,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn handle_standing(&mut self, number: u64, answer: &Message, now: Instant) -> bool {
         let Some(call) = self.calls.get_mut(&number) else { return false };
         let failed = answer.kind() == Kind::Error;
         let id = call.request.task_id().unwrap_or_default().into_owned();
@@ -320,7 +306,7 @@ impl<T: Ticket> ToModern<T> {
 }
 
 fn over() -> Refusal {
-    Refusal::BadParams { what: "the task is over".to_owned() }
+    Refusal::bad_params("the task is over")
 }
 
 /// The message, saying which task it is about (UTL-9).
@@ -385,8 +371,7 @@ impl<T: Ticket> ToModern<T> {
                 None => return self.finish(number, Failure::TaskFailed),
             },
             "cancelled" => {
-                let what = "the task was cancelled".to_owned();
-                return self.finish(number, Refusal::BadParams { what });
+                return self.finish(number, Refusal::bad_params("the task was cancelled"));
             }
             _ => {
                 wait.due = Some(now + pace(&said()));

@@ -19,7 +19,7 @@ use super::{ToModern, older_answer};
 use crate::backoff::Reconnect;
 use crate::client::tasks::{LISTS, listen_filter};
 use crate::client::{InternalCall, Ticket};
-use crate::exchange::To;
+use crate::exchange::{To, take_number};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Kind, Member, Message, Part};
 use crate::limits::MAX_ID;
@@ -144,8 +144,8 @@ impl<T: Ticket> ToModern<T> {
 
     pub(super) fn subscribe(&mut self, ticket: T, request: &Message, now: Instant) {
         let Some(uri) = request.uri() else {
-            let what = "params.uri must be a string".to_owned();
-            return self.to_client.finish(ticket, Refusal::BadParams { what });
+            let why = Refusal::bad_params("params.uri must be a string");
+            return self.to_client.finish(ticket, why);
         };
         let listening = &mut self.listening;
         let watcher = Watcher::new(ticket.owner(), ticket.principal());
@@ -205,8 +205,7 @@ impl<T: Ticket> ToModern<T> {
             // Who wanted to watch has thought better of it meanwhile.
             return self.answer_subscribers(None);
         };
-        let number = self.listening.next;
-        self.listening.next += 1;
+        let number = take_number(&mut self.listening.next);
         let params = json!({"notifications": wanted}).to_string();
         let request = Message::request(&0.into(), method::LISTEN, Some(params.as_bytes()));
         let hears_of_tasks = wanted.get("taskIds").is_some();
@@ -350,7 +349,8 @@ impl Overlap {
         let Some((_, count)) = self.listens.iter_mut().find(|(listen, _)| *listen == number) else {
             return false;
         };
-        let kind = kind(notice);
+        let uri = notice.uri().filter(|_| notice.method() == method::UPDATED);
+        let kind = format!("{} {}", notice.method(), uri.unwrap_or_default());
         let is_long = kind.len() > MAX_ID;
         if is_long || self.told.len() >= MOST_COUNTED && !self.told.contains_key(&kind) {
             return true;
@@ -362,11 +362,6 @@ impl Overlap {
         *told = (*told).max(*seen);
         is_news
     }
-}
-
-fn kind(notice: &Message) -> String {
-    let uri = notice.uri().filter(|_| notice.method() == method::UPDATED);
-    format!("{} {}", notice.method(), uri.unwrap_or_default())
 }
 
 #[cfg(test)]

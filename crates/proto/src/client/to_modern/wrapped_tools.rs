@@ -137,14 +137,8 @@ impl<T: Ticket> ToModern<T> {
         }
     }
 
-    /// Whoever has waited for too long waits no longer.
-    pub(super) fn end_late_listing(&mut self, now: Instant) {
-        if self.tools.due().is_some_and(|until| until <= now) {
-            self.finish_waiting(now);
-        }
-    }
-
-    fn finish_waiting(&mut self, now: Instant) {
+    /// Whoever waits for the list waits no longer.
+    pub(super) fn finish_waiting(&mut self, now: Instant) {
         self.tools.listing = None;
         let waiting = self.calls.iter_mut();
         let waiting = waiting.filter_map(|(&number, call)| Some((number, call.answer.take()?)));

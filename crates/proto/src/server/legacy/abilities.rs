@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::revision_in;
 use super::{AskedQuestion, LegacyServerHalf, Phase};
-use crate::exchange::{Ask, ClientEvent, Exchange};
+use crate::exchange::{Ask, ClientEvent, Exchange, take_number};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method;
 use crate::refusal::Refusal;
@@ -18,16 +18,16 @@ const DECLARED: [(&str, &str); 3] =
 impl LegacyServerHalf {
     /// Remembers what the client of this greeting can be asked. A server may know it by
     /// the greeting of another client, or heed none.
-    pub(super) fn note_abilities(&mut self, greeting: &Message) {
-        let is_declared =
-            |name| greeting.inside(Member::Capabilities, &[name]).is_some_and(Part::is_object);
+    ///
+    /// Who greets in the stead of a client says what that speaks. It hears nothing
+    /// of the answer, so that changes nothing.
+    pub(super) fn note_greeting(&mut self, greeting: &Message) {
+        let is_declared = |name| greeting.capability(&[name]).is_some_and(Part::is_object);
         let able = DECLARED.iter().filter(|(_, name)| is_declared(name));
         self.able = able.map(|(method, _)| *method).collect();
-    }
-
-    /// Whether it may be asked this; what we do not know passes.
-    fn is_able(&self, question: &str) -> bool {
-        self.able.contains(&question) || DECLARED.iter().all(|(method, _)| *method != question)
+        if self.bare {
+            self.revision = revision_in(greeting);
+        }
     }
 
     /// The server needs input. False if there is nobody to ask, or nobody who can be
@@ -35,14 +35,16 @@ impl LegacyServerHalf {
     #[must_use]
     pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
         let is_full = self.asks.len() >= self.most_asks;
-        if self.bare || is_full || self.phase == Phase::Ended || !self.is_able(request.method()) {
+        let is_it = |method: &&str| *method == request.method();
+        // What we do not know passes.
+        let is_able = self.able.iter().any(is_it) || !DECLARED.iter().any(|(it, _)| is_it(it));
+        if self.bare || is_full || self.phase == Phase::Ended || !is_able {
             return false;
         }
         let owner = exchange.and_then(|exchange| self.calls.get(&exchange)).map(|call| call.lane);
         let newest = || self.calls.values().next_back().map(|call| call.lane);
         let lane = owner.or_else(|| if self.streams.is_heard() { None } else { newest() });
-        let number = self.next_ask;
-        self.next_ask += 1;
+        let number = take_number(&mut self.next_ask);
         self.asks.insert(number, AskedQuestion { ask, exchange });
         self.streams.send(lane, &request.with_id(&Id::from(number)));
         true
@@ -50,11 +52,8 @@ impl LegacyServerHalf {
 
     /// The server does not need the input any more.
     pub fn recall(&mut self, ask: Ask, message: &Message) {
-        let number =
-            self.asks.iter().find(|(_, asked)| asked.ask == ask).map(|(&number, _)| number);
-        let Some((number, asked)) = number.and_then(|it| Some((it, self.asks.remove(&it)?))) else {
-            return;
-        };
+        let mut asked = self.asks.extract_if(|_, asked| asked.ask == ask);
+        let Some((number, asked)) = asked.next() else { return };
         let message = message.with(Member::RequestId, number.to_string());
         if message.has(Member::RequestId) {
             let lane = asked.exchange.and_then(|exchange| self.calls.get(&exchange));
@@ -88,25 +87,17 @@ pub(super) const SELF: u64 = 0;
 impl LegacyServerHalf {
     /// Whether a resource can be watched, if a request asks for that.
     pub(super) fn has_room_to_watch(&self, request: &Message) -> bool {
-        if request.method() != method::SUBSCRIBE {
-            return true;
-        }
-        request
-            .uri()
-            .is_none_or(|uri| self.watched.have_room(std::iter::once(&*uri), Watcher::alone(SELF)))
+        let uri = request.uri().filter(|_| request.method() == method::SUBSCRIBE);
+        uri.is_none_or(|uri| self.watched.have_room([&*uri].into_iter(), Watcher::new(SELF, b"")))
     }
 
     /// Remembers which resources the client wants to hear about: the one that it
     /// asks for now, if it does.
-    pub(super) fn note_watching(
-        &mut self,
-        exchange: Exchange,
-        request: &Message,
-    ) -> Option<Box<str>> {
+    pub(super) fn note_watch(&mut self, exchange: Exchange, request: &Message) -> Option<Box<str>> {
         match request.method() {
             method::SUBSCRIBE if self.only_watched => {
                 let uri = request.uri()?;
-                self.watched.ask(&uri, Watcher::alone(SELF), exchange.0);
+                self.watched.ask(&uri, Watcher::new(SELF, b""), exchange.0);
                 return Some(uri.into());
             }
             method::UNSUBSCRIBE if self.only_watched => {
@@ -162,16 +153,7 @@ impl LegacyServerHalf {
     /// Why a request makes no sense without a session, if it makes none.
     pub(super) fn needs_session(&self, request: &Message) -> Option<Refusal> {
         let needs = self.bare && method::needs_session(request.method());
-        needs.then(|| Refusal::UnknownMethod { method: request.method().to_owned() })
-    }
-
-    /// Who greets in the stead of a client says what that speaks. It hears nothing
-    /// of the answer, so that changes nothing.
-    pub(super) fn note_greeting(&mut self, request: &Message) {
-        self.note_abilities(request);
-        if self.bare {
-            self.revision = revision_in(request);
-        }
+        needs.then(|| Refusal::unknown_method(request.method()))
     }
 
     /// A request without what only a session could be told of.

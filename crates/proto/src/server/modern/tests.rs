@@ -4,6 +4,8 @@
 //! POST besides those that mirror the body (`-header` leaves one out), and `@`
 //! in a message stands for the two members of a sound envelope.
 
+use http::{HeaderName, HeaderValue};
+
 use super::*;
 use crate::jsonrpc::parse;
 use crate::tests::{lines, message, show, show_text, wire};

@@ -216,7 +216,7 @@ impl Backend for House {
         let (call, mut held) = (call.clone(), self.held.subscribe());
         PendingWork::one(async move {
             held.wait_for(|held| *held != Some(request.method())).await.unwrap();
-            call.finish(&answer);
+            call.finish(answer);
         })
     }
 

@@ -251,7 +251,7 @@ fn who_answers_a_call_gets_its_last_request_before_the_input() {
     else {
         panic!("the retry comes first")
     };
-    assert_eq!(request.declared_capabilities(), b"{\"sampling\":{}}");
+    assert_eq!(request.get(Member::MetaCapabilities).unwrap(), b"{\"sampling\":{}}");
     assert!(matches!(client.half.poll_to_server(), Some(ClientEvent::Supply { .. })));
 }
 
