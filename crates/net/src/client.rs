@@ -312,13 +312,13 @@ impl From<ConnectError> for Failure {
     }
 }
 
+/// What comes of meeting a server.
+type Negotiated = Result<ClientCore, ConnectError>;
+
 const NO_VERSIONS: &str = "its answer names no versions";
 
 /// Meets a server.
-async fn negotiate(
-    server: &ServerTarget,
-    options: &Arc<ClientOptions>,
-) -> Result<ClientCore, ConnectError> {
+async fn negotiate(server: &ServerTarget, options: &Arc<ClientOptions>) -> Negotiated {
     if let Some(through) = server.through() {
         return negotiate_via_bridge(server, through, options).await;
     }
@@ -342,7 +342,7 @@ async fn negotiate_via_bridge(
     server: &ServerTarget,
     through: &ViaBridge,
     options: &Arc<ClientOptions>,
-) -> Result<ClientCore, ConnectError> {
+) -> Negotiated {
     let identity = &through.identity;
     if identity.era() == Some(Era::Legacy) {
         return greet(ServerConnection::new(server, Era::Legacy, options), identity.greeting())
@@ -371,10 +371,7 @@ async fn negotiate_via_bridge(
 
 /// The older transport has no modern servers; but there may be one where it
 /// was looked for.
-async fn negotiate_legacy_first(
-    server: &ServerTarget,
-    options: &Arc<ClientOptions>,
-) -> Result<ClientCore, ConnectError> {
+async fn negotiate_legacy_first(server: &ServerTarget, options: &Arc<ClientOptions>) -> Negotiated {
     let greeted = greet_anew(server, options).await;
     let is_other =
         |error: &CallError| matches!(error, CallError::Server { .. }) || error.status().is_some();
@@ -393,10 +390,7 @@ fn question(options: &ClientOptions) -> Message {
 }
 
 /// wire: NEG-3, NEG-7, NEG-8
-async fn negotiate_with_child(
-    server: &ServerTarget,
-    options: &Arc<ClientOptions>,
-) -> Result<ClientCore, ConnectError> {
+async fn negotiate_with_child(server: &ServerTarget, options: &Arc<ClientOptions>) -> Negotiated {
     let connection = ServerConnection::new(server, Era::Modern, options);
     let Some(upstream) = connection.own() else { return Err(not_modern(NO_VERSIONS)) };
     let question = question(options);
@@ -447,7 +441,7 @@ fn not_modern(why: impl fmt::Display) -> ConnectError {
 async fn negotiate_with_endpoint(
     server: &ServerTarget,
     options: &Arc<ClientOptions>,
-) -> Result<ClientCore, ConnectError> {
+) -> Negotiated {
     let connection = ServerConnection::new(server, Era::Modern, options);
     let question = question(options);
     let Some(upstream) = connection.own() else { return Err(not_modern(NO_VERSIONS)) };
@@ -502,42 +496,29 @@ fn nothing_in_common(connection: Arc<ServerConnection>, answer: Option<&Message>
         let supported = answer.body().get(&["supportedVersions"]);
         supported.or_else(|| answer.inside(Member::Data, &["supported"]))
     });
-    let theirs = theirs.map_or(&b"nothing we know"[..], Part::text);
-    let theirs = String::from_utf8_lossy(theirs).into_owned();
-    ConnectError::NoCommonRevision { theirs }
+    let theirs = String::from_utf8_lossy(theirs.map_or(b"nothing we know", Part::text));
+    ConnectError::NoCommonRevision { theirs: theirs.into_owned() }
 }
 
-async fn greet_anew(
-    server: &ServerTarget,
-    options: &Arc<ClientOptions>,
-) -> Result<ClientCore, ConnectError> {
+async fn greet_anew(server: &ServerTarget, options: &Arc<ClientOptions>) -> Negotiated {
     greet(ServerConnection::new(server, Era::Legacy, options), None).await
 }
 
 /// Greets a legacy server, in these words if there are any.
 ///
 /// wire: LIF-1, LIF-2
-async fn greet(
-    connection: Arc<ServerConnection>,
-    words: Option<&[u8]>,
-) -> Result<ClientCore, ConnectError> {
+async fn greet(connection: Arc<ServerConnection>, words: Option<&[u8]>) -> Negotiated {
     let options = Arc::clone(&connection.inbox.options);
     let params = json!({
         "protocolVersion": Revision::NEWEST_LEGACY.as_str(),
         "capabilities": options.declared(Era::Legacy),
         "clientInfo": options.whoami(),
-    });
-    let params = params.to_string();
+    })
+    .to_string();
     let params = words.unwrap_or(params.as_bytes());
     let answer = connection.ask(method::INITIALIZE, params, options.timeout).await;
     let greeted = answer.map_err(ConnectError::from).and_then(|answer| welcome(&answer));
-    let (revision, welcome) = match greeted {
-        Ok(greeted) => greeted,
-        Err(error) => {
-            connection.close_later();
-            return Err(error);
-        }
-    };
+    let (revision, welcome) = greeted.inspect_err(|_| Arc::clone(&connection).close_later())?;
     connection.note(Message::notification(method::INITIALIZED, None)).detach();
     if let Some(upstream) = connection.own() {
         upstream.until_listening().await;
@@ -565,10 +546,8 @@ fn welcome(answer: &Message) -> Result<(String, Value), ConnectError> {
         return Err(CallError::unusable(what).into());
     };
     let version = version.to_owned();
-    let usable = era_of(&version) == Era::Legacy && *version <= *Revision::NEWEST_LEGACY.as_str();
-    if usable {
-        Ok((version, welcome))
-    } else {
-        Err(ConnectError::NoCommonRevision { theirs: version })
+    if era_of(&version) == Era::Legacy && *version <= *Revision::NEWEST_LEGACY.as_str() {
+        return Ok((version, welcome));
     }
+    Err(ConnectError::NoCommonRevision { theirs: version })
 }
