@@ -251,7 +251,7 @@ impl Sealer {
 
     /// Seals the name of a call for `principal`. None if the system has no randomness left.
     fn seal(&self, call: SealedCall, principal: &[u8]) -> Option<String> {
-        self.seal_bytes(self.to_bytes(call), principal)
+        self.seal_bytes(self.to_text(call).into_bytes(), principal)
     }
 
     /// Seals anything for `principal`. None if the system has no randomness left.
@@ -267,7 +267,8 @@ impl Sealer {
     /// Opens what `principal` brought.
     fn open(&self, state: &str, principal: &[u8], now: Instant) -> Result<SealedCall, Broken> {
         let text = self.open_bytes(state, principal)?;
-        self.from_bytes(&text).filter(|call| call.until > now).ok_or(Broken)
+        let call = str::from_utf8(&text).ok().and_then(|text| self.from_text(text));
+        call.filter(|call| call.until > now).ok_or(Broken)
     }
 
     /// Opens what [`Sealer::seal_bytes`] has sealed for `principal`.
@@ -280,26 +281,19 @@ impl Sealer {
         text.map(|text| text.to_vec()).map_err(|_| Broken)
     }
 
-    fn to_bytes(&self, sealed: SealedCall) -> Vec<u8> {
-        let SealedCall { client, exchange, round, until } = sealed;
-        let until = until.saturating_duration_since(self.start).as_millis();
-        let until = u64::try_from(until).unwrap_or(u64::MAX).to_be_bytes();
-        let (client, exchange) = (client.to_be_bytes(), exchange.0.to_be_bytes());
-        [&client[..], &exchange, &round.to_be_bytes(), &until].concat()
+    fn to_text(&self, call: SealedCall) -> String {
+        let until = call.until.saturating_duration_since(self.start).as_millis();
+        format!("{} {} {} {until}", call.client, call.exchange.0, call.round)
     }
 
     #[expect(clippy::wrong_self_convention, reason = "instants are told from our start")]
-    fn from_bytes(&self, bytes: &[u8]) -> Option<SealedCall> {
-        let (client, rest) = bytes.split_first_chunk()?;
-        let (exchange, rest) = rest.split_first_chunk()?;
-        let (round, until) = rest.split_first_chunk()?;
-        let until = Duration::from_millis(u64::from_be_bytes(until.try_into().ok()?));
-        Some(SealedCall {
-            client: u64::from_be_bytes(*client),
-            exchange: Exchange(u64::from_be_bytes(*exchange)),
-            round: u32::from_be_bytes(*round),
-            until: self.start.checked_add(until)?,
-        })
+    fn from_text(&self, text: &str) -> Option<SealedCall> {
+        let mut numbers = text.split(' ').map(str::parse::<u64>);
+        let mut next = || numbers.next()?.ok();
+        let (client, exchange) = (next()?, Exchange(next()?));
+        let round = u32::try_from(next()?).ok()?;
+        let until = self.start.checked_add(Duration::from_millis(next()?))?;
+        Some(SealedCall { client, exchange, round, until })
     }
 }
 
