@@ -152,15 +152,15 @@ impl Supervisor {
         }
     }
 
-    /// An attempt has failed, or what it led to has broken. `jitter` keeps
-    /// clients of one server from coming back all at once.
+    /// An attempt has failed, or what it led to has broken. `jitter` keeps clients of one
+    /// server from coming back all at once; without one, trying again soon would not help.
     pub(super) fn handle_broken(
         &mut self,
         name: &str,
         attempt: u64,
         error: Failure,
         now: Instant,
-        jitter: Duration,
+        jitter: Option<Duration>,
     ) {
         let Some((name, member)) = self.at(name, attempt) else { return };
         let since = match member.phase {
@@ -168,23 +168,9 @@ impl Supervisor {
             _ => None,
         };
         // One look is one attempt.
-        let is_probed = member.is_probed;
-        let retry = || member.retry.handle_broken(since, now, jitter);
-        let next = (!is_probed).then(retry).flatten();
+        let jitter = jitter.filter(|_| !member.is_probed);
+        let next = jitter.and_then(|jitter| member.retry.handle_broken(since, now, jitter));
         self.fail(&name, error, next, now);
-    }
-
-    /// The same, where trying again soon would not help.
-    pub(super) fn handle_hopeless(
-        &mut self,
-        name: &str,
-        attempt: u64,
-        error: Failure,
-        now: Instant,
-    ) {
-        if let Some((name, _)) = self.at(name, attempt) {
-            self.fail(&name, error, None, now);
-        }
     }
 
     /// A server is not there, and is tried again then; else now and then.

@@ -57,8 +57,7 @@ pub struct Child {
     /// The server's stdout, which carries nothing but messages.
     pub stdout: Option<ChildStdout>,
     group: Arc<ChildGroup>,
-    life: watch::Receiver<Life>,
-    tail: Arc<Tail>,
+    exit: ExitWatch,
     /// It runs a container, whose removal takes its time.
     contained: bool,
 }
@@ -136,8 +135,7 @@ impl Command {
             stdin: Some(stdin),
             stdout: Some(stdout),
             group: Arc::clone(&group),
-            life: watched,
-            tail: Arc::clone(&tail),
+            exit: ExitWatch { life: watched, tail: Arc::clone(&tail) },
             contained: container.is_some(),
         };
         let drain = tokio::spawn(stderr::drain(errors, self.name.clone(), Arc::clone(&tail)));
@@ -163,12 +161,12 @@ impl Child {
 
     /// The last lines of stderr, made harmless for a terminal, oldest first.
     pub fn stderr_tail(&self) -> Vec<String> {
-        self.tail.lines()
+        self.exit.tail.lines()
     }
 
     /// A listener that outlives this handle.
     pub fn exit_watch(&self) -> ExitWatch {
-        ExitWatch { life: self.life.clone(), tail: Arc::clone(&self.tail) }
+        self.exit.clone()
     }
 
     /// Waits until the direct child has exited, by itself or by our doing.
@@ -190,11 +188,11 @@ impl Child {
                 self.is_over_within(if self.contained { REMOVAL } else { UNKILLABLE }).await;
             }
         }
-        self.exit_watch().now().unwrap_or_else(|| Exit::unseen(self.stderr_tail()))
+        self.exit.now().unwrap_or_else(|| Exit::unseen(self.stderr_tail()))
     }
 
     async fn is_over_within(&mut self, patience: Duration) -> bool {
-        let over = self.life.wait_for(|life| matches!(life, Life::Over(_)));
+        let over = self.exit.life.wait_for(|life| matches!(life, Life::Over(_)));
         timeout(patience, over).await.is_ok()
     }
 }
