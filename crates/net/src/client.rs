@@ -61,8 +61,8 @@ mod subscription;
 pub use cache::ResponseCache;
 pub use client_tasks::{Called, Task};
 pub use options::{
-    CallOptions, Callback, Callbacks, ClientOptions, Declined, Notification, Progress, Remembered,
-    form_defaults,
+    AnswerWith, Answering, CallOptions, Callback, Callbacks, ClientOptions, Declined, Notification,
+    Progress, Remembered, form_defaults,
 };
 pub use skill::Skill;
 pub use subscription::{ListenFilter, Listening};
