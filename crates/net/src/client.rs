@@ -39,7 +39,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use switchboard_proto::client::probe::{self, ProbeReply, Verdict};
+use switchboard_proto::client::Sharing;
+use switchboard_proto::client::probe::{self, Verdict};
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
@@ -47,7 +48,7 @@ use switchboard_proto::method::{self, meta};
 use switchboard_proto::revision::{Era, Revision, era_of};
 
 use crate::connection::now;
-use crate::upstream::{ServerTarget, Strategy, Target, ViaBridge, asked};
+use crate::upstream::{Eras, ServerTarget, Strategy, Target, ViaBridge, asked};
 use connection::ServerConnection;
 
 mod cache;
@@ -331,8 +332,7 @@ async fn negotiate(server: &ServerTarget, options: &Arc<ClientOptions>) -> Negot
         (None, Target::Url { strategy: Strategy::SseFirst, .. }) => {
             negotiate_legacy_first(server, options).await
         }
-        (_, Target::Command(_)) => negotiate_with_child(server, options).await,
-        (_, Target::Url { .. }) => negotiate_with_endpoint(server, options).await,
+        _ => ask_era(server, options).await,
     }
 }
 
@@ -379,7 +379,7 @@ async fn negotiate_legacy_first(server: &ServerTarget, options: &Arc<ClientOptio
         return greeted;
     }
     let only_modern = ClientOptions { era: Some(Era::Modern), ..ClientOptions::clone(options) };
-    match negotiate_with_endpoint(server, &Arc::new(only_modern)).await {
+    match ask_era(server, &Arc::new(only_modern)).await {
         Ok(negotiated) => Ok(negotiated),
         Err(_) => greeted,
     }
@@ -389,44 +389,50 @@ fn question(options: &ClientOptions) -> Message {
     probe::question(&Id::from(1), &options.whoami())
 }
 
-/// wire: NEG-3, NEG-7, NEG-8
-async fn negotiate_with_child(server: &ServerTarget, options: &Arc<ClientOptions>) -> Negotiated {
+/// Asks the server which era it speaks, and greets a legacy one.
+///
+/// wire: NEG-3, NEG-5, NEG-6, NEG-7, NEG-8
+async fn ask_era(server: &ServerTarget, options: &Arc<ClientOptions>) -> Negotiated {
     let connection = ServerConnection::new(server, Era::Modern, options);
     let Some(upstream) = connection.own() else { return Err(not_modern(NO_VERSIONS)) };
-    let question = question(options);
-    let params = question.payload().unwrap_or_default();
-    // A server that must be modern is not started again as a legacy one.
-    upstream.set_probing(options.era != Some(Era::Modern));
-    let answer = connection.ask(method::DISCOVER, params, options.probe_timeout).await;
-    upstream.set_probing(false);
-    let reply = match &answer {
-        Ok(answer) => probe::reply(None, answer),
-        Err(CallError::Failed(Failure::Timeout { .. })) => ProbeReply::Silence,
-        Err(_) => ProbeReply::Broken,
+    let (is_child, carrier, time) = match server.target() {
+        Target::Command(_) => (true, Carrier::Pipe, options.probe_timeout),
+        Target::Url { .. } => (false, Carrier::Http, options.timeout),
     };
-    match probe::verdict(Carrier::Pipe, &reply) {
-        Verdict::Modern(revision) => Ok(modern(server, connection, revision, answer.ok().as_ref())),
-        Verdict::Unusable => Err(nothing_in_common(connection, answer.ok().as_ref())),
-        Verdict::Legacy | Verdict::Undecided if options.era == Some(Era::Modern) => {
+    let must_be_modern = options.era == Some(Era::Modern);
+    // A server that must be modern is not started again as a legacy one.
+    let probed = upstream.probe(&question(options), time, !must_be_modern).await;
+    let (answer, failure) = (probed.answer, probed.failure);
+    if probed.is_sse && !must_be_modern {
+        return greet_anew(&server.sse_only(), options).await;
+    }
+    match probe::verdict(carrier, &probed.reply) {
+        Verdict::Modern(revision) => Ok(modern(server, connection, revision, answer.as_ref())),
+        Verdict::Unusable => Err(nothing_in_common(connection, answer.as_ref())),
+        Verdict::Undecided if !is_child => {
+            Err(CallError::Failed(failure.unwrap_or(Failure::CLOSED)).into())
+        }
+        _ if must_be_modern => {
             connection.close_later();
-            Err(match answer {
-                Ok(answer) if answer.kind() == Kind::Error => {
+            Err(match (failure, answer) {
+                (Some(failure), _) if is_child => CallError::Failed(failure).into(),
+                (Some(failure), _) => not_modern(failure),
+                (None, Some(answer)) if is_child && answer.kind() == Kind::Error => {
                     not_modern(CallError::from_answer(&answer))
                 }
-                Ok(_) => not_modern(NO_VERSIONS),
-                Err(error) => error.into(),
+                (None, _) => not_modern(NO_VERSIONS),
             })
         }
-        Verdict::Legacy | Verdict::Undecided if answer.is_ok() => {
+        _ if is_child && answer.is_some() => {
             // It answered, so it lives. But some take the question for the
             // beginning of a modern conversation, and refuse any other.
-            upstream.change_era(Era::Legacy);
+            upstream.change_eras(Eras::both(Era::Legacy), Sharing::Alone);
             match greet(connection, None).await {
                 Err(ConnectError::Failed(_)) => greet_anew(server, options).await,
                 negotiated => negotiated,
             }
         }
-        Verdict::Legacy | Verdict::Undecided => {
+        _ => {
             connection.close_later();
             greet_anew(server, options).await
         }
@@ -435,33 +441,6 @@ async fn negotiate_with_child(server: &ServerTarget, options: &Arc<ClientOptions
 
 fn not_modern(why: impl fmt::Display) -> ConnectError {
     ConnectError::NotModern { why: why.to_string() }
-}
-
-/// wire: NEG-5, NEG-6
-async fn negotiate_with_endpoint(
-    server: &ServerTarget,
-    options: &Arc<ClientOptions>,
-) -> Negotiated {
-    let connection = ServerConnection::new(server, Era::Modern, options);
-    let question = question(options);
-    let Some(upstream) = connection.own() else { return Err(not_modern(NO_VERSIONS)) };
-    let Ok(probed) = tokio::time::timeout(options.timeout, upstream.probe(&question)).await else {
-        return Err(CallError::timeout(options.timeout).into());
-    };
-    if probed.is_sse && options.era.is_none() {
-        return greet_anew(&server.sse_only(), options).await;
-    }
-    match probe::verdict(Carrier::Http, &probed.reply) {
-        Verdict::Modern(revision) => {
-            Ok(modern(server, connection, revision, probed.answer.as_ref()))
-        }
-        Verdict::Unusable => Err(nothing_in_common(connection, probed.answer.as_ref())),
-        Verdict::Legacy if options.era != Some(Era::Modern) => greet_anew(server, options).await,
-        Verdict::Legacy => Err(probed.failure.map_or_else(|| not_modern(NO_VERSIONS), not_modern)),
-        Verdict::Undecided => {
-            Err(CallError::Failed(probed.failure.unwrap_or(Failure::CLOSED)).into())
-        }
-    }
 }
 
 fn modern(
