@@ -530,32 +530,28 @@ impl Builder {
 
     /// A tool.
     pub fn tool(self, tool: Tool) -> Self {
-        let added = self.server.add_tool(tool);
-        self.note(added)
+        self.with(|server| server.add_tool(tool))
     }
 
     /// A prompt.
     pub fn prompt(self, prompt: Prompt) -> Self {
-        let added = self.server.add_prompt(prompt);
-        self.note(added)
+        self.with(|server| server.add_prompt(prompt))
     }
 
     /// A resource.
     pub fn resource(self, resource: Resource) -> Self {
-        let added = self.server.add_resource(resource);
-        self.note(added)
+        self.with(|server| server.add_resource(resource))
     }
 
     /// A pattern of resources.
     pub fn template(self, template: Template) -> Self {
         let listing = Arc::clone(&template.listing);
-        let added =
-            self.server.change("resources", |catalog| catalog.templates.add(listing, template));
-        self.note(added)
+        self.with(|it| it.change("resources", |catalog| catalog.templates.add(listing, template)))
     }
 
-    fn note(mut self, added: Result<(), BuildError>) -> Self {
-        self.flaw = self.flaw.or(added.err());
+    fn with(mut self, change: impl FnOnce(&mut Server) -> Result<(), BuildError>) -> Self {
+        let flaw = change(&mut self.server).err();
+        self.flaw = self.flaw.or(flaw);
         self
     }
 
@@ -608,7 +604,7 @@ impl Builder {
     pub fn extension(mut self, id: &str, settings: impl Into<Value>) -> Self {
         let settings = settings.into();
         if !meta::is_extension(id) || !settings.is_object() {
-            return self.note(Err(BuildError::Extension { id: id.to_owned() }));
+            return self.with(|_| Err(BuildError::Extension { id: id.to_owned() }));
         }
         self.server.identity.extensions.insert(id.to_owned(), settings);
         self

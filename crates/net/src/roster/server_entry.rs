@@ -224,13 +224,7 @@ impl ServerEntry {
             attempt,
             roster: Arc::downgrade(roster),
             entry: Arc::downgrade(self),
-            stop: Stop::new(),
-            gone: Stop::new(),
-            is_up: AtomicBool::new(false),
-            why: Mutex::default(),
-            changed: Mutex::default(),
-            is_doubted: AtomicBool::new(false),
-            woken: Notify::new(),
+            ..WatchedConnection::default()
         });
         let task = ConnectionTask {
             roster: Arc::clone(roster),
@@ -267,7 +261,7 @@ impl fmt::Debug for ServerEntry {
 }
 
 /// What is known of a connection outside the task that keeps it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct WatchedConnection {
     attempt: u64,
     roster: Weak<RosterShared>,
