@@ -344,19 +344,19 @@ async fn negotiate_via_bridge(
     options: &Arc<ClientOptions>,
 ) -> Negotiated {
     let identity = &through.identity;
-    if identity.era() == Some(Era::Legacy) {
-        return greet(ServerConnection::new(server, Era::Legacy, options), identity.greeting())
-            .await;
+    if identity.era == Some(Era::Legacy) {
+        let connection = ServerConnection::new(server, Era::Legacy, options);
+        return greet(connection, identity.greeting.as_deref()).await;
     }
     let connection = ServerConnection::new(server, Era::Modern, options);
-    let (question, mut envelope) = (question(options), identity.envelope());
-    if identity.era().is_none() {
+    let (question, mut envelope) = (question(options), identity.envelope.clone());
+    if identity.era.is_none() {
         envelope.push((Member::MetaCapabilities, options.declared(Era::Modern).to_string()));
     }
     let question = asked(question, envelope);
     let params = question.payload().unwrap_or_default();
     let answer = connection.ask(method::DISCOVER, params, options.timeout).await?;
-    if identity.era().is_none() && through.bridge.common_era() == Some(Era::Legacy) {
+    if identity.era.is_none() && through.bridge.common_era() == Some(Era::Legacy) {
         if answer.kind() == Kind::Error {
             return Err(CallError::from_answer(&answer).into());
         }
@@ -458,9 +458,8 @@ fn modern(
     let level = options.log_level.as_deref().map(|level| Value::from(level).to_string());
     envelope.extend(level.map(|level| (Member::MetaLogLevel, level)));
     // In the words of the client that it speaks for, if there is one.
-    let theirs = server.through().map(|through| through.identity.envelope()).unwrap_or_default();
-    for (name, value) in &mut envelope {
-        if let Some((_, said)) = theirs.iter().find(|(theirs, _)| theirs == name) {
+    for (name, said) in server.through().iter().flat_map(|through| &through.identity.envelope) {
+        if let Some((_, value)) = envelope.iter_mut().find(|(ours, _)| ours == name) {
             value.clone_from(said);
         }
     }

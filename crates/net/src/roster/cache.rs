@@ -42,7 +42,8 @@ use crate::upstream::{ServerTarget, Target};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cache {
     folder: PathBuf,
-    bounds: Bounds,
+    /// How much it may keep.
+    pub bounds: Bounds,
 }
 
 /// How much a cache may keep. When it is full, the oldest entries go.
@@ -79,13 +80,6 @@ impl Cache {
     /// A cache in `folder`, which is made when it is first needed.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), bounds: Bounds::default() }
-    }
-
-    /// The same with other bounds.
-    #[must_use]
-    pub fn bounded(mut self, bounds: Bounds) -> Self {
-        self.bounds = bounds;
-        self
     }
 
     /// What is known of a server. Blocks.

@@ -96,7 +96,9 @@ impl Supervisor {
         if self.members.contains_key(name) {
             return false;
         }
-        self.members.insert(Arc::clone(name), SupervisedServer::new(&self.options));
+        let (phase, retry) = (MemberPhase::Queued, Retry::new(&self.options));
+        let member = SupervisedServer { phase, retry, is_probed: false };
+        self.members.insert(Arc::clone(name), member);
         self.enqueue(name, now);
         true
     }
@@ -279,10 +281,6 @@ impl Supervisor {
 }
 
 impl SupervisedServer {
-    fn new(options: &RosterOptions) -> Self {
-        Self { phase: MemberPhase::Queued, retry: Retry::new(options), is_probed: false }
-    }
-
     /// When it is tried again, if the supervisor decides that.
     fn due(&self) -> Option<Instant> {
         match self.phase {

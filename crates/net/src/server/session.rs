@@ -253,12 +253,9 @@ pub enum Level {
 }
 
 impl Level {
-    const NAMES: [&str; 8] =
-        ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-
     /// As it stands on the wire.
     pub fn as_str(self) -> &'static str {
-        Self::NAMES[self as usize]
+        method::LEVELS[self as usize]
     }
 
     /// The level of that name, if there is one.
@@ -269,9 +266,8 @@ impl Level {
 
 /// The level of that name, or what is wrong with the name.
 pub(super) fn read_level(name: &str) -> Result<Level, String> {
-    let names = || Level::NAMES.join(", ");
-    Level::parse(name)
-        .ok_or_else(|| format!("there is no log level {name:?}; there are {}", names()))
+    let why = || format!("there is no log level {name:?}; there are {}", method::LEVELS.join(", "));
+    Level::parse(name).ok_or_else(why)
 }
 
 impl fmt::Display for Level {

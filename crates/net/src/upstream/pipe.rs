@@ -181,7 +181,7 @@ pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
 /// Starts the child and serves it until it ends or we are told to stop.
 async fn run_child(up: &Arc<Upstream>, command: &Command) -> PipeEnd {
     let command = match up.server.via() {
-        Some(via) => command.clone().env(via::VARIABLE, via.variable()),
+        Some(via) => command.clone().env(via::VARIABLE, &via.variable),
         None => command.clone(),
     };
     let mut child = match command.spawn(&up.server.details.environment) {

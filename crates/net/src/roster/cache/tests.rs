@@ -26,7 +26,7 @@ impl Folder {
     }
 
     fn cache(&self, entry: u64, total: u64, entries: usize) -> Cache {
-        Cache::at(&self.0).bounded(Bounds { entry, total, entries })
+        Cache { bounds: Bounds { entry, total, entries }, ..Cache::at(&self.0) }
     }
 
     fn entries(&self) -> usize {
