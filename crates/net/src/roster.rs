@@ -87,7 +87,18 @@ impl Drop for RosterEnd {
 impl Roster {
     /// No servers yet. Must be called within a tokio runtime.
     pub fn new(options: RosterOptions) -> Self {
-        let shared = RosterShared::new(options);
+        let options = Arc::new(options);
+        let supervisor = Supervisor::new(Arc::clone(&options));
+        let shared = Arc::new(RosterShared {
+            options,
+            changes: broadcast::Sender::new(BEHIND),
+            edition: AtomicU64::new(0),
+            stop: Stop::new(),
+            core: Mutex::new(RosterCore { supervisor, entries: BTreeMap::new() }),
+            woken: Notify::new(),
+            runtime: Handle::current(),
+        });
+        shared.runtime.spawn(watch_time(Arc::clone(&shared)));
         let end = Arc::new(RosterEnd(Arc::clone(&shared)));
         Self { shared, _end: end }
     }
@@ -407,22 +418,6 @@ struct RosterCore {
 }
 
 impl RosterShared {
-    fn new(options: RosterOptions) -> Arc<Self> {
-        let options = Arc::new(options);
-        let supervisor = Supervisor::new(Arc::clone(&options));
-        let shared = Arc::new(Self {
-            options,
-            changes: broadcast::Sender::new(BEHIND),
-            edition: AtomicU64::new(0),
-            stop: Stop::new(),
-            core: Mutex::new(RosterCore { supervisor, entries: BTreeMap::new() }),
-            woken: Notify::new(),
-            runtime: Handle::current(),
-        });
-        shared.runtime.spawn(watch_time(Arc::clone(&shared)));
-        shared
-    }
-
     /// Runs one step of the supervisor under its lock, and does what it says.
     fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Supervisor, Instant) -> R) -> R {
         let mut core = lock(&self.core);
