@@ -100,6 +100,23 @@ impl Eras {
     }
 }
 
+/// What came of the question which era a server speaks.
+pub(crate) struct Probed {
+    pub(crate) reply: ProbeReply,
+    /// The answer, if it is one.
+    pub(crate) answer: Option<Message>,
+    /// What came is the stream of an HTTP+SSE server.
+    pub(crate) is_sse: bool,
+    /// Why there is no answer, for a caller that cannot go on.
+    pub(crate) failure: Option<Failure>,
+}
+
+impl Probed {
+    fn failed(reply: ProbeReply, failure: Failure) -> Self {
+        Self { reply, answer: None, is_sse: false, failure: Some(failure) }
+    }
+}
+
 impl Upstream {
     /// From here on clients of one era are served, and the server is spoken to
     /// in the other or the same, on the pipe that is there. Nothing may be open.
@@ -132,26 +149,7 @@ impl Upstream {
             (Verdict::Undecided | Verdict::Unusable, _) => EraFound::Nothing,
         }
     }
-}
 
-/// What came of the question which era a server speaks.
-pub(crate) struct Probed {
-    pub(crate) reply: ProbeReply,
-    /// The answer, if it is one.
-    pub(crate) answer: Option<Message>,
-    /// What came is the stream of an HTTP+SSE server.
-    pub(crate) is_sse: bool,
-    /// Why there is no answer, for a caller that cannot go on.
-    pub(crate) failure: Option<Failure>,
-}
-
-impl Probed {
-    fn failed(reply: ProbeReply, failure: Failure) -> Self {
-        Self { reply, answer: None, is_sse: false, failure: Some(failure) }
-    }
-}
-
-impl Upstream {
     /// Asks the server which era it speaks, for so long. Of an attempt whose first child
     /// does not survive that question, only the second counts as one that broke, if there
     /// `may_be_second`.

@@ -55,25 +55,6 @@ impl Flood {
     }
 }
 
-impl Upstream {
-    /// Counts so many bytes that the server says unasked: notifications and its own requests.
-    pub(super) fn count_notice(&self, bytes: usize) {
-        let verdict = lock(&self.flood).handle_notice(bytes, now());
-        if verdict == Err(TooMuch { is_to_tell: true }) {
-            let server = &self.name;
-            tracing::warn!(server, "the server floods us with notices; it is read slowly");
-        }
-    }
-
-    /// Waits for a moment if the server says too much.
-    pub(super) async fn pace(&self) {
-        let is_to_pause = lock(&self.flood).is_to_pause();
-        if is_to_pause {
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
-}
-
 /// Lines of one kind that are logged in each [`WINDOW`]; further ones are counted.
 const FEW: u32 = 5;
 
@@ -106,6 +87,23 @@ impl Ration {
 }
 
 impl Upstream {
+    /// Counts so many bytes that the server says unasked: notifications and its own requests.
+    pub(super) fn count_notice(&self, bytes: usize) {
+        let verdict = lock(&self.flood).handle_notice(bytes, now());
+        if verdict == Err(TooMuch { is_to_tell: true }) {
+            let server = &self.name;
+            tracing::warn!(server, "the server floods us with notices; it is read slowly");
+        }
+    }
+
+    /// Waits for a moment if the server says too much.
+    pub(super) async fn pace(&self) {
+        let is_to_pause = lock(&self.flood).is_to_pause();
+        if is_to_pause {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
     /// `text` is no message, but may be torn and hold one.
     pub(super) fn handle_unreadable(
         self: &Arc<Self>,
