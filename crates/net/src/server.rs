@@ -452,7 +452,10 @@ impl Backend for Server {
                     || brings(Member::InputResponses)
                     || brings(Member::RequestState);
                 if asked && method::is_cacheable(call.method()) {
-                    result = result.map(without_caching);
+                    // It came of answers to questions, so nobody is to keep it (MRTR-12).
+                    for (hint, none) in [("ttlMs", &b"0"[..]), ("cacheScope", b"\"private\"")] {
+                        result = result.map(|it| Part::new(&it).with(hint, none).unwrap_or(it));
+                    }
                 }
                 server.finish(&from, &state.caller, result);
             }
@@ -641,12 +644,6 @@ impl Builder {
         identity.text = json!(identity.info).to_string().into();
         Ok(Arc::new_cyclic(|this| Server { this: Weak::clone(this), ..self.server }))
     }
-}
-
-/// A result that nobody is to keep: it came of answers to questions (MRTR-12).
-fn without_caching(result: Bytes) -> Bytes {
-    let result = Part::new(&result).with("ttlMs", b"0").unwrap_or(result);
-    Part::new(&result).with("cacheScope", b"\"private\"").unwrap_or(result)
 }
 
 fn notification(method: &str, params: &Value) -> Message {

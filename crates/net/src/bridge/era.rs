@@ -75,14 +75,9 @@ impl Bridge {
             return None;
         }
         if state.era.asking.is_none() {
-            let server = self.server_for(&opening.client);
-            let asking = Upstream::new(
-                server,
-                Eras::both(Era::Modern),
-                Sharing::Shared,
-                None,
-                self.limits(),
-            );
+            let (server, limits) = (self.server_for(&opening.client), self.limits());
+            let modern = Eras::both(Era::Modern);
+            let asking = Upstream::new(server, modern, Sharing::Shared, None, limits);
             state.era.asking = Some(Arc::clone(&asking));
             state.spawn(find_era(Weak::clone(&self.this), asking));
         }

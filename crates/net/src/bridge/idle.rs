@@ -135,7 +135,11 @@ impl BridgeState {
             return false;
         }
         let is_needless = |key: &ConnectionKey, upstream: &mut Arc<Upstream>| {
-            let is_remembered = key.outlives_rest();
+            let is_remembered = match *key {
+                ConnectionKey::All(era) | ConnectionKey::User(era, _) => era == Era::Legacy,
+                ConnectionKey::Alike(..) | ConnectionKey::Call(..) => false,
+                _ => true,
+            };
             // One that a client has come to use meanwhile goes on.
             _ = is_remembered && upstream.rest();
             !is_remembered
@@ -250,17 +254,6 @@ impl Bridge {
     /// Whether every connection was ended, and there will be no other.
     pub(crate) fn is_closed(&self) -> bool {
         lock(&self.state).closed
-    }
-}
-
-impl ConnectionKey {
-    /// Whether something is remembered there that its client counts on.
-    fn outlives_rest(self) -> bool {
-        match self {
-            Self::All(era) | Self::User(era, _) => era == Era::Legacy,
-            Self::Everybody | Self::Client(_) | Self::Able(..) => true,
-            Self::Alike(..) | Self::Call(..) => false,
-        }
     }
 }
 

@@ -506,11 +506,15 @@ async fn listen(client: &Client, connection: &WatchedConnection) {
         ..ListenFilter::default()
     };
     let kinds: Vec<_> = ListKind::ALL.into_iter().filter(|&kind| offers(kind)).collect();
+    // Servers that cannot tell agree to no list (SUB-5).
+    let is_told = |honoured: &Value| {
+        honoured.as_object().is_some_and(|lists| lists.values().any(|told| *told == true))
+    };
     let mut pace = Reconnect::new(LISTENS);
     while client.era() == Era::Modern && !kinds.is_empty() {
         match client.listen(filter.clone()).await {
             // Nothing of it will be told, and asking again would not help.
-            Ok(listening) if is_deaf(listening.honoured()) => break,
+            Ok(listening) if !is_told(listening.honoured()) => break,
             Ok(mut listening) => {
                 // It may have changed before it was listened to.
                 connection.changed(kinds.iter().copied());
@@ -528,11 +532,6 @@ async fn listen(client: &Client, connection: &WatchedConnection) {
         tokio::time::sleep_until(at.into()).await;
     }
     std::future::pending::<()>().await;
-}
-
-/// Whether a listen brings nothing: servers that cannot tell agree to no list (SUB-5).
-fn is_deaf(honoured: &Value) -> bool {
-    !honoured.as_object().is_some_and(|lists| lists.values().any(|told| *told == true))
 }
 
 /// Reads lists, side by side. Those that the server does not have are empty,
@@ -599,7 +598,7 @@ impl Roster {
 impl Sleeper {
     async fn run(self, mut state: watch::Receiver<ServerState>) {
         let bridge = &self.bridge;
-        let mut children = bridge.server().traffic().watch_children();
+        let mut children = bridge.server().traffic().children.subscribe();
         while !bridge.is_closed() {
             bridge.unused_for(self.idle).await;
             if self.is_owner {

@@ -247,12 +247,6 @@ impl ServerTarget {
             Strategy::SseFirst | Strategy::SseOnly => Transport::Pipe,
         }
     }
-
-    /// Whether there is another transport to try.
-    pub(super) fn has_other_transport(&self) -> bool {
-        let Target::Url { strategy, .. } = &self.details.target else { return false };
-        matches!(strategy, Strategy::HttpFirst | Strategy::SseFirst)
-    }
 }
 
 /// Headers that say how a message travels, or repeat what it says.
