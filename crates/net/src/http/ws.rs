@@ -135,7 +135,7 @@ pub(super) fn open(site: &SiteState, who: &Who, parts: &Parts, upgrade: OnUpgrad
                 let stream = tokio::io::join(read, write);
                 let socket = Socket::from_raw_socket(stream, Role::Server, Some(config)).await;
                 let heard = AtomicBool::new(true);
-                Conversation { pipe: &pipe, meter: &meter, keep_alive, heard }
+                SocketTalk { pipe: &pipe, meter: &meter, keep_alive, heard }
                     .run(socket, closing)
                     .await;
             }
@@ -190,7 +190,7 @@ fn switching(request: &HeaderMap, key: &[u8]) -> Response<Body> {
 }
 
 /// What a socket carries.
-struct Conversation<'a> {
+struct SocketTalk<'a> {
     pipe: &'a Pipe,
     meter: &'a SocketMeter,
     keep_alive: Duration,
@@ -198,7 +198,7 @@ struct Conversation<'a> {
     heard: AtomicBool,
 }
 
-impl Conversation<'_> {
+impl SocketTalk<'_> {
     async fn run(&self, socket: Socket, mut closing: watch::Receiver<bool>) {
         let pipe = self.pipe;
         let (mut sink, mut stream) = socket.split();
