@@ -90,7 +90,7 @@ pub(crate) async fn refuse_loop(
     tracing::error!("{}", failure.line());
     let limits = Arc::new(Limits::default());
     let looping = Arc::new(RefuseLoop { ids: ancestry.above() });
-    Ok(stdio::serve_within(Duration::ZERO, looping, false, limits, stop.asked()).await?)
+    Ok(stdio::serve_on(stdio::ours(), Duration::ZERO, looping, false, limits, stop.asked()).await?)
 }
 
 /// Answers everything with the reason why nothing is served.
@@ -155,7 +155,8 @@ pub(crate) async fn serve(
             return Ok(());
         };
         let grace = Duration::from_secs(args.grace);
-        return Ok(stdio::serve_within(grace, backend, shared, limits, stop.asked()).await?);
+        let asked = stop.asked();
+        return Ok(stdio::serve_on(stdio::ours(), grace, backend, shared, limits, asked).await?);
     };
     let places: Vec<_> = offers.iter().map(|offered| offered.place.clone()).collect();
     let around = Around { pages: pages(web, places), ..Around::default() };

@@ -39,7 +39,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use switchboard_proto::client::probe::{self, ProbeReply, Verdict};
+use switchboard_proto::client::Sharing;
+use switchboard_proto::client::probe::{self, Verdict};
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
@@ -47,7 +48,7 @@ use switchboard_proto::method::{self, meta};
 use switchboard_proto::revision::{Era, Revision, era_of};
 
 use crate::connection::now;
-use crate::upstream::{ServerTarget, Strategy, Target, ViaBridge, asked};
+use crate::upstream::{Eras, ServerTarget, Strategy, Target, ViaBridge, asked};
 use connection::ServerConnection;
 
 mod cache;
@@ -61,8 +62,8 @@ mod subscription;
 pub use cache::ResponseCache;
 pub use client_tasks::{Called, Task};
 pub use options::{
-    CallOptions, Callback, Callbacks, ClientOptions, Declined, Notification, Progress, Remembered,
-    form_defaults,
+    AnswerWith, Answering, CallOptions, Callback, Callbacks, ClientOptions, Declined, Notification,
+    Progress, Remembered, form_defaults,
 };
 pub use skill::Skill;
 pub use subscription::{ListenFilter, Listening};
@@ -312,13 +313,13 @@ impl From<ConnectError> for Failure {
     }
 }
 
+/// What comes of meeting a server.
+type Negotiated = Result<ClientCore, ConnectError>;
+
 const NO_VERSIONS: &str = "its answer names no versions";
 
 /// Meets a server.
-async fn negotiate(
-    server: &ServerTarget,
-    options: &Arc<ClientOptions>,
-) -> Result<ClientCore, ConnectError> {
+async fn negotiate(server: &ServerTarget, options: &Arc<ClientOptions>) -> Negotiated {
     if let Some(through) = server.through() {
         return negotiate_via_bridge(server, through, options).await;
     }
@@ -331,8 +332,7 @@ async fn negotiate(
         (None, Target::Url { strategy: Strategy::SseFirst, .. }) => {
             negotiate_legacy_first(server, options).await
         }
-        (_, Target::Command(_)) => negotiate_with_child(server, options).await,
-        (_, Target::Url { .. }) => negotiate_with_endpoint(server, options).await,
+        _ => ask_era(server, options).await,
     }
 }
 
@@ -342,21 +342,21 @@ async fn negotiate_via_bridge(
     server: &ServerTarget,
     through: &ViaBridge,
     options: &Arc<ClientOptions>,
-) -> Result<ClientCore, ConnectError> {
+) -> Negotiated {
     let identity = &through.identity;
-    if identity.era() == Some(Era::Legacy) {
-        return greet(ServerConnection::new(server, Era::Legacy, options), identity.greeting())
-            .await;
+    if identity.era == Some(Era::Legacy) {
+        let connection = ServerConnection::new(server, Era::Legacy, options);
+        return greet(connection, identity.greeting.as_deref()).await;
     }
     let connection = ServerConnection::new(server, Era::Modern, options);
-    let (question, mut envelope) = (question(options), identity.envelope());
-    if identity.era().is_none() {
+    let (question, mut envelope) = (question(options), identity.envelope.clone());
+    if identity.era.is_none() {
         envelope.push((Member::MetaCapabilities, options.declared(Era::Modern).to_string()));
     }
     let question = asked(question, envelope);
     let params = question.payload().unwrap_or_default();
     let answer = connection.ask(method::DISCOVER, params, options.timeout).await?;
-    if identity.era().is_none() && through.bridge.common_era() == Some(Era::Legacy) {
+    if identity.era.is_none() && through.bridge.common_era() == Some(Era::Legacy) {
         if answer.kind() == Kind::Error {
             return Err(CallError::from_answer(&answer).into());
         }
@@ -371,10 +371,7 @@ async fn negotiate_via_bridge(
 
 /// The older transport has no modern servers; but there may be one where it
 /// was looked for.
-async fn negotiate_legacy_first(
-    server: &ServerTarget,
-    options: &Arc<ClientOptions>,
-) -> Result<ClientCore, ConnectError> {
+async fn negotiate_legacy_first(server: &ServerTarget, options: &Arc<ClientOptions>) -> Negotiated {
     let greeted = greet_anew(server, options).await;
     let is_other =
         |error: &CallError| matches!(error, CallError::Server { .. }) || error.status().is_some();
@@ -382,7 +379,7 @@ async fn negotiate_legacy_first(
         return greeted;
     }
     let only_modern = ClientOptions { era: Some(Era::Modern), ..ClientOptions::clone(options) };
-    match negotiate_with_endpoint(server, &Arc::new(only_modern)).await {
+    match ask_era(server, &Arc::new(only_modern)).await {
         Ok(negotiated) => Ok(negotiated),
         Err(_) => greeted,
     }
@@ -392,47 +389,50 @@ fn question(options: &ClientOptions) -> Message {
     probe::question(&Id::from(1), &options.whoami())
 }
 
-/// wire: NEG-3, NEG-7, NEG-8
-async fn negotiate_with_child(
-    server: &ServerTarget,
-    options: &Arc<ClientOptions>,
-) -> Result<ClientCore, ConnectError> {
+/// Asks the server which era it speaks, and greets a legacy one.
+///
+/// wire: NEG-3, NEG-5, NEG-6, NEG-7, NEG-8
+async fn ask_era(server: &ServerTarget, options: &Arc<ClientOptions>) -> Negotiated {
     let connection = ServerConnection::new(server, Era::Modern, options);
     let Some(upstream) = connection.own() else { return Err(not_modern(NO_VERSIONS)) };
-    let question = question(options);
-    let params = question.payload().unwrap_or_default();
-    // A server that must be modern is not started again as a legacy one.
-    upstream.set_probing(options.era != Some(Era::Modern));
-    let answer = connection.ask(method::DISCOVER, params, options.probe_timeout).await;
-    upstream.set_probing(false);
-    let reply = match &answer {
-        Ok(answer) => probe::reply(None, answer),
-        Err(CallError::Failed(Failure::Timeout { .. })) => ProbeReply::Silence,
-        Err(_) => ProbeReply::Broken,
+    let (is_child, carrier, time) = match server.target() {
+        Target::Command(_) => (true, Carrier::Pipe, options.probe_timeout),
+        Target::Url { .. } => (false, Carrier::Http, options.timeout),
     };
-    match probe::verdict(Carrier::Pipe, &reply) {
-        Verdict::Modern(revision) => Ok(modern(server, connection, revision, answer.ok().as_ref())),
-        Verdict::Unusable => Err(nothing_in_common(connection, answer.ok().as_ref())),
-        Verdict::Legacy | Verdict::Undecided if options.era == Some(Era::Modern) => {
+    let must_be_modern = options.era == Some(Era::Modern);
+    // A server that must be modern is not started again as a legacy one.
+    let probed = upstream.probe(&question(options), time, !must_be_modern).await;
+    let (answer, failure) = (probed.answer, probed.failure);
+    if probed.is_sse && !must_be_modern {
+        return greet_anew(&server.sse_only(), options).await;
+    }
+    match probe::verdict(carrier, &probed.reply) {
+        Verdict::Modern(revision) => Ok(modern(server, connection, revision, answer.as_ref())),
+        Verdict::Unusable => Err(nothing_in_common(connection, answer.as_ref())),
+        Verdict::Undecided if !is_child => {
+            Err(CallError::Failed(failure.unwrap_or(Failure::CLOSED)).into())
+        }
+        _ if must_be_modern => {
             connection.close_later();
-            Err(match answer {
-                Ok(answer) if answer.kind() == Kind::Error => {
+            Err(match (failure, answer) {
+                (Some(failure), _) if is_child => CallError::Failed(failure).into(),
+                (Some(failure), _) => not_modern(failure),
+                (None, Some(answer)) if is_child && answer.kind() == Kind::Error => {
                     not_modern(CallError::from_answer(&answer))
                 }
-                Ok(_) => not_modern(NO_VERSIONS),
-                Err(error) => error.into(),
+                (None, _) => not_modern(NO_VERSIONS),
             })
         }
-        Verdict::Legacy | Verdict::Undecided if answer.is_ok() => {
+        _ if is_child && answer.is_some() => {
             // It answered, so it lives. But some take the question for the
             // beginning of a modern conversation, and refuse any other.
-            upstream.change_era(Era::Legacy);
+            upstream.change_eras(Eras::both(Era::Legacy), Sharing::Alone);
             match greet(connection, None).await {
                 Err(ConnectError::Failed(_)) => greet_anew(server, options).await,
                 negotiated => negotiated,
             }
         }
-        Verdict::Legacy | Verdict::Undecided => {
+        _ => {
             connection.close_later();
             greet_anew(server, options).await
         }
@@ -441,33 +441,6 @@ async fn negotiate_with_child(
 
 fn not_modern(why: impl fmt::Display) -> ConnectError {
     ConnectError::NotModern { why: why.to_string() }
-}
-
-/// wire: NEG-5, NEG-6
-async fn negotiate_with_endpoint(
-    server: &ServerTarget,
-    options: &Arc<ClientOptions>,
-) -> Result<ClientCore, ConnectError> {
-    let connection = ServerConnection::new(server, Era::Modern, options);
-    let question = question(options);
-    let Some(upstream) = connection.own() else { return Err(not_modern(NO_VERSIONS)) };
-    let Ok(probed) = tokio::time::timeout(options.timeout, upstream.probe(&question)).await else {
-        return Err(CallError::timeout(options.timeout).into());
-    };
-    if probed.is_sse && options.era.is_none() {
-        return greet_anew(&server.sse_only(), options).await;
-    }
-    match probe::verdict(Carrier::Http, &probed.reply) {
-        Verdict::Modern(revision) => {
-            Ok(modern(server, connection, revision, probed.answer.as_ref()))
-        }
-        Verdict::Unusable => Err(nothing_in_common(connection, probed.answer.as_ref())),
-        Verdict::Legacy if options.era != Some(Era::Modern) => greet_anew(server, options).await,
-        Verdict::Legacy => Err(probed.failure.map_or_else(|| not_modern(NO_VERSIONS), not_modern)),
-        Verdict::Undecided => {
-            Err(CallError::Failed(probed.failure.unwrap_or(Failure::CLOSED)).into())
-        }
-    }
 }
 
 fn modern(
@@ -485,9 +458,8 @@ fn modern(
     let level = options.log_level.as_deref().map(|level| Value::from(level).to_string());
     envelope.extend(level.map(|level| (Member::MetaLogLevel, level)));
     // In the words of the client that it speaks for, if there is one.
-    let theirs = server.through().map(|through| through.identity.envelope()).unwrap_or_default();
-    for (name, value) in &mut envelope {
-        if let Some((_, said)) = theirs.iter().find(|(theirs, _)| theirs == name) {
+    for (name, said) in server.through().iter().flat_map(|through| &through.identity.envelope) {
+        if let Some((_, value)) = envelope.iter_mut().find(|(ours, _)| ours == name) {
             value.clone_from(said);
         }
     }
@@ -502,42 +474,29 @@ fn nothing_in_common(connection: Arc<ServerConnection>, answer: Option<&Message>
         let supported = answer.body().get(&["supportedVersions"]);
         supported.or_else(|| answer.inside(Member::Data, &["supported"]))
     });
-    let theirs = theirs.map_or(&b"nothing we know"[..], Part::text);
-    let theirs = String::from_utf8_lossy(theirs).into_owned();
-    ConnectError::NoCommonRevision { theirs }
+    let theirs = String::from_utf8_lossy(theirs.map_or(b"nothing we know", Part::text));
+    ConnectError::NoCommonRevision { theirs: theirs.into_owned() }
 }
 
-async fn greet_anew(
-    server: &ServerTarget,
-    options: &Arc<ClientOptions>,
-) -> Result<ClientCore, ConnectError> {
+async fn greet_anew(server: &ServerTarget, options: &Arc<ClientOptions>) -> Negotiated {
     greet(ServerConnection::new(server, Era::Legacy, options), None).await
 }
 
 /// Greets a legacy server, in these words if there are any.
 ///
 /// wire: LIF-1, LIF-2
-async fn greet(
-    connection: Arc<ServerConnection>,
-    words: Option<&[u8]>,
-) -> Result<ClientCore, ConnectError> {
+async fn greet(connection: Arc<ServerConnection>, words: Option<&[u8]>) -> Negotiated {
     let options = Arc::clone(&connection.inbox.options);
     let params = json!({
         "protocolVersion": Revision::NEWEST_LEGACY.as_str(),
         "capabilities": options.declared(Era::Legacy),
         "clientInfo": options.whoami(),
-    });
-    let params = params.to_string();
+    })
+    .to_string();
     let params = words.unwrap_or(params.as_bytes());
     let answer = connection.ask(method::INITIALIZE, params, options.timeout).await;
     let greeted = answer.map_err(ConnectError::from).and_then(|answer| welcome(&answer));
-    let (revision, welcome) = match greeted {
-        Ok(greeted) => greeted,
-        Err(error) => {
-            connection.close_later();
-            return Err(error);
-        }
-    };
+    let (revision, welcome) = greeted.inspect_err(|_| Arc::clone(&connection).close_later())?;
     connection.note(Message::notification(method::INITIALIZED, None)).detach();
     if let Some(upstream) = connection.own() {
         upstream.until_listening().await;
@@ -565,10 +524,8 @@ fn welcome(answer: &Message) -> Result<(String, Value), ConnectError> {
         return Err(CallError::unusable(what).into());
     };
     let version = version.to_owned();
-    let usable = era_of(&version) == Era::Legacy && *version <= *Revision::NEWEST_LEGACY.as_str();
-    if usable {
-        Ok((version, welcome))
-    } else {
-        Err(ConnectError::NoCommonRevision { theirs: version })
+    if era_of(&version) == Era::Legacy && *version <= *Revision::NEWEST_LEGACY.as_str() {
+        return Ok((version, welcome));
     }
+    Err(ConnectError::NoCommonRevision { theirs: version })
 }

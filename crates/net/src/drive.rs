@@ -1,6 +1,7 @@
-//! Waiting: for the first of two things, for the time to stop, and for the end of a grace period.
+//! Waiting: for the first of two things, for the time to stop, and for the end of a grace
+//! period. And how much may come in what time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -48,14 +49,14 @@ impl Drop for OwnedTask {
 }
 
 /// Says once, to everybody who asks, that it is time to stop.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Stop {
     said: watch::Sender<bool>,
 }
 
 impl Stop {
     pub(crate) fn new() -> Self {
-        Self { said: watch::Sender::new(false) }
+        Self::default()
     }
 
     pub(crate) fn say(&self) {
@@ -87,6 +88,44 @@ impl Stop {
     }
 }
 
+/// So much of the time that things take for ever may be used at once.
+const BURST: Duration = Duration::from_secs(10);
+
+/// How often the log tells that something is too much, while it lasts.
+const AGAIN: Duration = Duration::from_mins(1);
+
+/// Lets much pass at once, and little for ever.
+#[derive(Debug, Default)]
+pub(crate) struct Throttle {
+    /// When there is room for all of it again.
+    clear: Option<Instant>,
+    /// When the log was last told.
+    told: Option<Instant>,
+}
+
+/// Something is more than may pass.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct TooMuch {
+    /// The log is to tell of it.
+    pub(crate) is_to_tell: bool,
+}
+
+impl Throttle {
+    /// One more thing, which takes so much time for ever.
+    pub(crate) fn pass(&mut self, time: Duration, now: Instant) -> Result<(), TooMuch> {
+        let clear = self.clear.map_or(now, |clear| clear.max(now));
+        if clear.saturating_duration_since(now) < BURST {
+            self.clear = Some(clear + time.min(BURST));
+            return Ok(());
+        }
+        let is_to_tell = self.told.is_none_or(|told| now.saturating_duration_since(told) >= AGAIN);
+        if is_to_tell {
+            self.told = Some(now);
+        }
+        Err(TooMuch { is_to_tell })
+    }
+}
+
 /// How long what is in flight may take, where nobody says otherwise: what
 /// container platforms grant before they kill.
 pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(10);
@@ -107,6 +146,21 @@ pub(crate) fn time_for_calls(grace: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn much_passes_at_once_and_little_for_ever_and_the_log_is_told_each_minute() {
+        let start = crate::connection::now();
+        let mut throttle = Throttle::default();
+        let mut pass = |count: u32, at| {
+            let passed = (0..count).map(|_| throttle.pass(Duration::from_millis(10), at));
+            let (good, bad): (Vec<_>, Vec<_>) = passed.partition(Result::is_ok);
+            (good.len(), bad.iter().map(|it| *it == Err(TooMuch { is_to_tell: true })).collect())
+        };
+        assert_eq!(pass(1000, start), (1000, vec![]));
+        assert_eq!(pass(2, start), (0, vec![true, false]), "it is told at once");
+        assert_eq!(pass(5000, start + Duration::from_secs(1)), (100, vec![false; 4900]));
+        assert_eq!(pass(1001, start + AGAIN), (1000, vec![true]), "and once more");
+    }
 
     #[test]
     fn calls_get_all_of_it_but_a_moment() {

@@ -121,7 +121,7 @@ impl Parking {
         if !sealer.is_ours(&state) {
             return Ok(None);
         }
-        let call = sealer.open(&state, principal, now()).map_err(|_| Refusal::BadState)?;
+        let call = sealer.open(&state, principal, now()).ok_or(Refusal::BadState)?;
         let client = lock(&self.waiting).clients.get(&call.client).cloned();
         Ok(Some((client.ok_or(Refusal::BadState)?, (call.exchange, call.round))))
     }
@@ -213,11 +213,6 @@ struct SealedCall {
     until: Instant,
 }
 
-/// Not a state that we gave to this client, or not any more.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("not a state of this server, of this client, or of now")]
-pub struct Broken;
-
 /// Makes and opens states.
 pub struct Sealer {
     key: LessSafeKey,
@@ -251,7 +246,9 @@ impl Sealer {
 
     /// Seals the name of a call for `principal`. None if the system has no randomness left.
     fn seal(&self, call: SealedCall, principal: &[u8]) -> Option<String> {
-        self.seal_bytes(self.to_bytes(call), principal)
+        let until = call.until.saturating_duration_since(self.start).as_millis();
+        let text = format!("{} {} {} {until}", call.client, call.exchange.0, call.round);
+        self.seal_bytes(text.into_bytes(), principal)
     }
 
     /// Seals anything for `principal`. None if the system has no randomness left.
@@ -264,42 +261,26 @@ impl Sealer {
         Some(format!("{}{}", self.mark, URL_SAFE_NO_PAD.encode(whole)))
     }
 
-    /// Opens what `principal` brought.
-    fn open(&self, state: &str, principal: &[u8], now: Instant) -> Result<SealedCall, Broken> {
-        let text = self.open_bytes(state, principal)?;
-        self.from_bytes(&text).filter(|call| call.until > now).ok_or(Broken)
+    /// Opens what `principal` brought. None if it is not a state that we gave to this client,
+    /// or not any more.
+    fn open(&self, state: &str, principal: &[u8], now: Instant) -> Option<SealedCall> {
+        let text = String::from_utf8(self.open_bytes(state, principal)?).ok()?;
+        let mut numbers = text.split(' ').map(str::parse::<u64>);
+        let mut next = || numbers.next()?.ok();
+        let (client, exchange) = (next()?, Exchange(next()?));
+        let round = u32::try_from(next()?).ok()?;
+        let until = self.start.checked_add(Duration::from_millis(next()?))?;
+        (until > now).then_some(SealedCall { client, exchange, round, until })
     }
 
     /// Opens what [`Sealer::seal_bytes`] has sealed for `principal`.
-    pub fn open_bytes(&self, state: &str, principal: &[u8]) -> Result<Vec<u8>, Broken> {
-        let text = state.strip_prefix(&self.mark).ok_or(Broken)?;
-        let mut whole = URL_SAFE_NO_PAD.decode(text).map_err(|_| Broken)?;
-        let (nonce, sealed) = whole.split_at_mut_checked(NONCE_LEN).ok_or(Broken)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Broken)?;
+    pub fn open_bytes(&self, state: &str, principal: &[u8]) -> Option<Vec<u8>> {
+        let text = state.strip_prefix(&self.mark)?;
+        let mut whole = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (nonce, sealed) = whole.split_at_mut_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let text = self.key.open_in_place(nonce, Aad::from(principal), sealed);
-        text.map(|text| text.to_vec()).map_err(|_| Broken)
-    }
-
-    fn to_bytes(&self, sealed: SealedCall) -> Vec<u8> {
-        let SealedCall { client, exchange, round, until } = sealed;
-        let until = until.saturating_duration_since(self.start).as_millis();
-        let until = u64::try_from(until).unwrap_or(u64::MAX).to_be_bytes();
-        let (client, exchange) = (client.to_be_bytes(), exchange.0.to_be_bytes());
-        [&client[..], &exchange, &round.to_be_bytes(), &until].concat()
-    }
-
-    #[expect(clippy::wrong_self_convention, reason = "instants are told from our start")]
-    fn from_bytes(&self, bytes: &[u8]) -> Option<SealedCall> {
-        let (client, rest) = bytes.split_first_chunk()?;
-        let (exchange, rest) = rest.split_first_chunk()?;
-        let (round, until) = rest.split_first_chunk()?;
-        let until = Duration::from_millis(u64::from_be_bytes(until.try_into().ok()?));
-        Some(SealedCall {
-            client: u64::from_be_bytes(*client),
-            exchange: Exchange(u64::from_be_bytes(*exchange)),
-            round: u32::from_be_bytes(*round),
-            until: self.start.checked_add(until)?,
-        })
+        text.map(|text| text.to_vec()).ok()
     }
 }
 

@@ -75,21 +75,13 @@ impl Pipe {
             Ok(era) => Ok((self.client(era, &incoming), incoming)),
             Err(why) => Err(InvalidMessage { id: None, why }),
         });
-        match parsed {
-            Ok((client, incoming)) => self.hand_over(client, incoming, charge),
+        let (client, incoming) = match parsed {
+            Ok(parsed) => parsed,
             Err(refused) => {
                 tracing::warn!("refused a message: {refused}");
-                self.legacy.step(|half| half.handle_refused(Lane::MAIN, &refused)).1
+                return self.legacy.step(|half| half.handle_refused(Lane::MAIN, &refused)).1;
             }
-        }
-    }
-
-    fn hand_over(
-        &self,
-        client: &Arc<ClientConnection>,
-        incoming: Incoming,
-        charge: Option<&Arc<Charge>>,
-    ) -> PendingWork {
+        };
         let turns = match client.who().enter(&incoming, Turns::default()) {
             Ok(turns) => turns,
             Err(why) => return refuse(client, &incoming, why),

@@ -45,6 +45,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::Value;
 use switchboard_proto::failure::Failure;
@@ -86,27 +87,30 @@ impl Drop for RosterEnd {
 impl Roster {
     /// No servers yet. Must be called within a tokio runtime.
     pub fn new(options: RosterOptions) -> Self {
-        let shared = RosterShared::new(options);
+        let options = Arc::new(options);
+        let supervisor = Supervisor::new(Arc::clone(&options));
+        let shared = Arc::new(RosterShared {
+            options,
+            changes: broadcast::Sender::new(BEHIND),
+            edition: AtomicU64::new(0),
+            stop: Stop::new(),
+            core: Mutex::new(RosterCore { supervisor, entries: BTreeMap::new() }),
+            woken: Notify::new(),
+            runtime: Handle::current(),
+        });
+        shared.runtime.spawn(watch_time(Arc::clone(&shared)));
         let end = Arc::new(RosterEnd(Arc::clone(&shared)));
         Self { shared, _end: end }
     }
 
     /// Adds a server and begins to connect it.
     pub fn add(&self, name: impl Into<Arc<str>>, server: ServerTarget) -> Result<(), AddError> {
-        self.add_with(name, server, self.shared.options.client.clone())
+        let RosterOptions { client, connect, .. } = &*self.shared.options;
+        self.add_within(name, server, client.clone(), *connect)
     }
 
-    /// The same with something different about how to connect, or which callbacks answer.
-    pub fn add_with(
-        &self,
-        name: impl Into<Arc<str>>,
-        server: ServerTarget,
-        options: ClientOptions,
-    ) -> Result<(), AddError> {
-        self.add_within(name, server, options, self.shared.options.connect)
-    }
-
-    /// The same for a server that may take another time to start.
+    /// The same with something different about how to connect, which callbacks answer, or how
+    /// long the server may take to start.
     pub fn add_within(
         &self,
         name: impl Into<Arc<str>>,
@@ -135,13 +139,9 @@ impl Roster {
 
     /// Removes a server and waits for its end. False if there is none of that name.
     pub async fn remove(&self, name: &str) -> bool {
-        match self.let_go(name) {
-            Some(gone) => {
-                gone.await;
-                true
-            }
-            None => false,
-        }
+        let Some(gone) = self.let_go(name) else { return false };
+        gone.await;
+        true
     }
 
     /// Removes a server; what is returned waits for its end, which comes anyway.
@@ -290,21 +290,6 @@ impl Roster {
         self.definitions(ListKind::Tools)
     }
 
-    /// The prompts of all servers.
-    pub fn prompts(&self) -> Vec<Definition> {
-        self.definitions(ListKind::Prompts)
-    }
-
-    /// The resources of all servers.
-    pub fn resources(&self) -> Vec<Definition> {
-        self.definitions(ListKind::Resources)
-    }
-
-    /// The templates of resources of all servers.
-    pub fn templates(&self) -> Vec<Definition> {
-        self.definitions(ListKind::Templates)
-    }
-
     /// Calls a tool of a server; the result may say `isError`. What goes on as a
     /// task is waited for.
     pub async fn call(
@@ -313,17 +298,7 @@ impl Roster {
         tool: &str,
         args: impl Serialize,
     ) -> Result<Value, RosterError> {
-        self.call_with(server, tool, args, CallOptions::default()).await
-    }
-
-    /// The same with something different about this call.
-    pub async fn call_with(
-        &self,
-        server: &str,
-        tool: &str,
-        args: impl Serialize,
-        options: CallOptions,
-    ) -> Result<Value, RosterError> {
+        let options = CallOptions::default();
         let (client, connection) = self.reach(server, &options).await?;
         connection.noting(client.call_tool_with(tool, args, options).await)
     }
@@ -389,12 +364,8 @@ impl Roster {
     /// [`close`](RosterOptions::close) at most. What is open fails.
     pub async fn close(&self) {
         let entries = self.shared.shut();
-        let ending = async {
-            for entry in entries {
-                entry.gone().await;
-            }
-        };
         // What takes longer ends by itself.
+        let ending = join_all(entries.iter().map(|entry| entry.gone()));
         _ = timeout(self.shared.options.close, ending).await;
     }
 }
@@ -447,22 +418,6 @@ struct RosterCore {
 }
 
 impl RosterShared {
-    fn new(options: RosterOptions) -> Arc<Self> {
-        let options = Arc::new(options);
-        let supervisor = Supervisor::new(Arc::clone(&options));
-        let shared = Arc::new(Self {
-            options,
-            changes: broadcast::Sender::new(BEHIND),
-            edition: AtomicU64::new(0),
-            stop: Stop::new(),
-            core: Mutex::new(RosterCore { supervisor, entries: BTreeMap::new() }),
-            woken: Notify::new(),
-            runtime: Handle::current(),
-        });
-        shared.runtime.spawn(watch_time(Arc::clone(&shared)));
-        shared
-    }
-
     /// Runs one step of the supervisor under its lock, and does what it says.
     fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Supervisor, Instant) -> R) -> R {
         let mut core = lock(&self.core);
@@ -524,21 +479,20 @@ impl RosterShared {
 
     /// A connection, or an attempt at one, has come to an end.
     fn handle_broken(self: &Arc<Self>, entry: &ServerEntry, attempt: u64, error: Failure) {
-        if !entry.server.leads_back() {
-            let jitter = entry.jitter();
-            return self.step(|supervisor, now| {
-                supervisor.handle_broken(&entry.name, attempt, error, now, jitter);
-            });
+        let is_loop = entry.server.leads_back();
+        if is_loop {
+            // What it offers is our own, and trying it again soon would not help.
+            let none = |kind| ReadList { kind, items: Vec::new(), terms: None };
+            self.offer(entry, ListKind::ALL.map(none).into());
+            let is_known = matches!(entry.state.borrow().reason, Some(Failure::Loop { .. }));
+            if !is_known {
+                tracing::error!("{}", entry.server.loop_advice(&entry.name));
+            }
         }
-        // What it offers is our own, and trying it again soon would not help.
-        let none = |kind| ReadList { kind, items: Vec::new(), terms: None };
-        self.offer(entry, ListKind::ALL.map(none).into());
-        let is_known = matches!(entry.state.borrow().reason, Some(Failure::Loop { .. }));
-        if !is_known {
-            tracing::error!("{}", entry.server.loop_advice(&entry.name));
-        }
+        let jitter = (!is_loop).then(|| entry.jitter());
+        let error = if is_loop { Failure::LOOP } else { error };
         self.step(|supervisor, now| {
-            supervisor.handle_hopeless(&entry.name, attempt, Failure::LOOP, now);
+            supervisor.handle_broken(&entry.name, attempt, error, now, jitter);
         });
     }
 

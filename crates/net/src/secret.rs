@@ -4,6 +4,7 @@
 //! only where their name says that they are secret.
 
 use http::HeaderMap;
+use ring::digest::{SHA256, digest};
 
 /// Bytes of a value that cannot be mistaken for a word.
 pub const LONG: usize = 8;
@@ -30,6 +31,12 @@ pub fn words<'v>(name: &str, value: &'v str) -> impl Iterator<Item = &'v str> {
         let least = if is_secret_name && (at > 0 || is_alone) { SHORT } else { LONG };
         (word.len() >= least).then_some(word)
     })
+}
+
+/// SHA-256 in hex: what does not give a text away, and tells it from others.
+pub(crate) fn hex_digest(text: &[u8]) -> String {
+    let digest = digest(&SHA256, text);
+    digest.as_ref().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// `text` of a server that got these headers and may repeat them: what is secret

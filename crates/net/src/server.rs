@@ -88,7 +88,7 @@ use crate::connection::{ClientConnection, lock};
 use crate::parked_calls::Sealer;
 use catalog::{Completion, PageRequest, ServerCatalog};
 use context::CallChannel;
-use handler::catch_panic;
+use handler::{RawResult, catch_panic};
 use session::{Caller, ServerSession};
 
 mod builtin_tools;
@@ -139,6 +139,13 @@ pub struct Server {
     tasks: server_tasks::ServerTasks,
     trace: Option<builtin_tools::Traces>,
     this: Weak<Self>,
+}
+
+/// A request of a client, and where its answer goes.
+struct ClientCall {
+    client: Arc<ClientConnection>,
+    exchange: Exchange,
+    request: Request,
 }
 
 impl Server {
@@ -247,15 +254,11 @@ impl Server {
     }
 
     /// Answers what needs no waiting; none if it takes its time.
-    fn answer_at_once(
-        &self,
-        client: &Arc<ClientConnection>,
-        caller: &Caller,
-        call: &Request,
-    ) -> Option<Result<Bytes, Error>> {
-        let empty = Bytes::from_static(b"{}");
+    fn answer_at_once(&self, from: &ClientCall, caller: &Caller) -> Option<RawResult> {
+        let (call, empty) = (&from.request, Bytes::from_static(b"{}"));
         Some(match (call.method(), caller) {
-            (method::INITIALIZE, _) => self.initialize(client, call),
+            (method::LISTEN, _) => return self.listen(from),
+            (method::INITIALIZE, _) => self.initialize(from),
             (method::PING, _) => Ok(empty),
             (method::DISCOVER, _) => Ok(self.discover()),
             (method::SET_LEVEL, Caller::Session(session)) if session.is_offered("/logging") => {
@@ -272,7 +275,7 @@ impl Server {
     }
 
     /// A page of a list, if the server has such a list.
-    fn list(&self, caller: &Caller, call: &Request) -> Option<Result<Bytes, Error>> {
+    fn list(&self, caller: &Caller, call: &Request) -> Option<RawResult> {
         let catalog = self.catalog();
         let cursor = call.message.string(Member::Cursor);
         if cursor.is_none() && call.message.has(Member::Cursor) {
@@ -296,12 +299,7 @@ impl Server {
     }
 
     /// Answers what takes its time.
-    async fn answer(
-        &self,
-        call: &Request,
-        said: &HeaderParams,
-        cx: Context,
-    ) -> Result<Bytes, Error> {
+    async fn answer(&self, call: &Request, said: &HeaderParams, cx: Context) -> RawResult {
         let catalog = self.catalog();
         let unknown = |what: &str, name| Error::invalid_params(format!("Unknown {what}: {name}"));
         match (call.method(), &self.completion) {
@@ -377,14 +375,8 @@ impl Server {
 
     /// Answers a call, as the caller's revision wants it. A tool is written once, in the newest
     /// words; what an older client does not know is put into words that it knows (GW-70).
-    fn finish(
-        &self,
-        client: &ClientConnection,
-        exchange: Exchange,
-        caller: &Caller,
-        call: &Request,
-        result: Result<Bytes, Error>,
-    ) {
+    fn finish(&self, from: &ClientCall, caller: &Caller, result: RawResult) {
+        let call = &from.request;
         let project = |result: Bytes| {
             let (method, identity) = (call.method(), Some(&*self.identity.text));
             let projected = match caller.era() {
@@ -401,7 +393,7 @@ impl Server {
             Ok(result) => Message::result(id.unwrap_or(&Id::Integer(0)), &result),
             Err(error) => Message::error(id, &json!(error)),
         };
-        client.finish(exchange, answer.into());
+        from.client.finish(from.exchange, answer.into());
     }
 
     /// Whether a call, or the task that it asks for, is one of a tool whose
@@ -426,29 +418,25 @@ impl Backend for Server {
         request: Message,
         said: HeaderParams,
     ) -> PendingWork {
-        let (call, exchange) = (Request { message: request }, record.exchange());
-        let caller = match self.caller(client, &call) {
+        let (exchange, request) = (record.exchange(), Request { message: request });
+        let from = ClientCall { client: Arc::clone(client), exchange, request };
+        let call = &from.request;
+        let caller = match self.caller(client, call) {
             Ok(caller) => caller,
             Err(why) => {
                 client.turn_away(exchange, call.message.id(), &why);
                 return PendingWork::none();
             }
         };
-        let is_listen = call.method() == method::LISTEN;
-        let done = if is_listen {
-            self.listen(client, exchange, &call)
-        } else {
-            self.answer_at_once(client, &caller, &call)
-        };
-        if let Some(result) = done {
-            self.finish(client, exchange, &caller, &call, result);
+        if let Some(result) = self.answer_at_once(&from, &caller) {
+            self.finish(&from, &caller, result);
             return PendingWork::none();
         }
+        let is_listen = call.method() == method::LISTEN;
         let Some(server) = self.this.upgrade().filter(|_| !is_listen) else {
             return PendingWork::none();
         };
-        let client = Arc::clone(client);
-        let channel = CallChannel::Call { client: Arc::clone(&client), exchange };
+        let channel = CallChannel::Call { client: Arc::clone(client), exchange };
         let cx = Context::new(Arc::clone(&server), caller, channel, &call.message);
         let state = Arc::downgrade(&cx.state);
         if !record.hold(state) {
@@ -456,17 +444,20 @@ impl Backend for Server {
         }
         // Runs in the task that the call came by.
         PendingWork::one(async move {
-            let state = Arc::clone(&cx.state);
-            let answer = state.run(catch_panic(server.answer(&call, &said, cx)));
+            let (call, state) = (&from.request, Arc::clone(&cx.state));
+            let answer = state.run(catch_panic(server.answer(call, &said, cx)));
             if let Some(mut result) = answer.await {
                 let brings = |member| call.message.has(member);
                 let asked = state.asked.load(Ordering::Relaxed)
                     || brings(Member::InputResponses)
                     || brings(Member::RequestState);
                 if asked && method::is_cacheable(call.method()) {
-                    result = result.map(without_caching);
+                    // It came of answers to questions, so nobody is to keep it (MRTR-12).
+                    for (hint, none) in [("ttlMs", &b"0"[..]), ("cacheScope", b"\"private\"")] {
+                        result = result.map(|it| Part::new(&it).with(hint, none).unwrap_or(it));
+                    }
                 }
-                server.finish(&client, exchange, &state.caller, &call, result);
+                server.finish(&from, &state.caller, result);
             }
         })
     }
@@ -530,32 +521,28 @@ impl Builder {
 
     /// A tool.
     pub fn tool(self, tool: Tool) -> Self {
-        let added = self.server.add_tool(tool);
-        self.note(added)
+        self.with(|server| server.add_tool(tool))
     }
 
     /// A prompt.
     pub fn prompt(self, prompt: Prompt) -> Self {
-        let added = self.server.add_prompt(prompt);
-        self.note(added)
+        self.with(|server| server.add_prompt(prompt))
     }
 
     /// A resource.
     pub fn resource(self, resource: Resource) -> Self {
-        let added = self.server.add_resource(resource);
-        self.note(added)
+        self.with(|server| server.add_resource(resource))
     }
 
     /// A pattern of resources.
     pub fn template(self, template: Template) -> Self {
         let listing = Arc::clone(&template.listing);
-        let added =
-            self.server.change("resources", |catalog| catalog.templates.add(listing, template));
-        self.note(added)
+        self.with(|it| it.change("resources", |catalog| catalog.templates.add(listing, template)))
     }
 
-    fn note(mut self, added: Result<(), BuildError>) -> Self {
-        self.flaw = self.flaw.or(added.err());
+    fn with(mut self, change: impl FnOnce(&mut Server) -> Result<(), BuildError>) -> Self {
+        let flaw = change(&mut self.server).err();
+        self.flaw = self.flaw.or(flaw);
         self
     }
 
@@ -608,7 +595,7 @@ impl Builder {
     pub fn extension(mut self, id: &str, settings: impl Into<Value>) -> Self {
         let settings = settings.into();
         if !meta::is_extension(id) || !settings.is_object() {
-            return self.note(Err(BuildError::Extension { id: id.to_owned() }));
+            return self.with(|_| Err(BuildError::Extension { id: id.to_owned() }));
         }
         self.server.identity.extensions.insert(id.to_owned(), settings);
         self
@@ -657,12 +644,6 @@ impl Builder {
         identity.text = json!(identity.info).to_string().into();
         Ok(Arc::new_cyclic(|this| Server { this: Weak::clone(this), ..self.server }))
     }
-}
-
-/// A result that nobody is to keep: it came of answers to questions (MRTR-12).
-fn without_caching(result: Bytes) -> Bytes {
-    let result = Part::new(&result).with("ttlMs", b"0").unwrap_or(result);
-    Part::new(&result).with("cacheScope", b"\"private\"").unwrap_or(result)
 }
 
 fn notification(method: &str, params: &Value) -> Message {

@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use switchboard_proto::framing::{self, LineDecoder, LineTooLong};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Stdin, Stdout, stdin, stdout};
 
 use crate::access::Who;
 use crate::backend::Backend;
@@ -32,58 +32,37 @@ pub async fn serve(
     limits: Arc<Limits>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    serve_within(DEFAULT_GRACE, backend, shared, limits, shutdown).await
+    serve_on(ours(), DEFAULT_GRACE, backend, shared, limits, shutdown).await
 }
 
-/// The same with another time for calls in flight. What is not answered
-/// a moment before it is over is answered with an error.
-pub async fn serve_within(
-    grace: Duration,
-    backend: Arc<dyn Backend>,
-    shared: bool,
-    limits: Arc<Limits>,
-    shutdown: impl Future<Output = ()>,
-) -> io::Result<()> {
-    let pipe = Pipe::new(&backend, shared, &limits, &Who::default());
-    converse(&pipe, (tokio::io::stdin(), tokio::io::stdout()), &limits, grace, shutdown).await
+/// Our own stdin and stdout.
+pub fn ours() -> (Stdin, Stdout) {
+    (stdin(), stdout())
 }
 
-/// The same as [`serve`] over any pair of byte streams (STD-8).
+/// The same as [`serve`] over any pair of byte streams (STD-8), and with another time for calls in
+/// flight. What is not answered a moment before it is over is answered with an error.
 pub async fn serve_on(
-    input: impl AsyncRead + Unpin,
-    output: impl AsyncWrite + Unpin,
+    (input, output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    grace: Duration,
     backend: Arc<dyn Backend>,
     shared: bool,
     limits: Arc<Limits>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let pipe = Pipe::new(&backend, shared, &limits, &Who::default());
-    converse(&pipe, (input, output), &limits, DEFAULT_GRACE, shutdown).await
-}
-
-async fn converse(
-    pipe: &Pipe,
-    (input, output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
-    limits: &Limits,
-    grace: Duration,
-    shutdown: impl Future<Output = ()>,
-) -> io::Result<()> {
+    let pipe = &Pipe::new(&backend, shared, &limits, &Who::default());
     let mut writing = std::pin::pin!(write(pipe, output));
     let reading = async {
-        _ = race(read(pipe, input, limits), shutdown).await;
+        _ = race(read(pipe, input, &limits), shutdown).await;
         pipe.stop_reading();
         pipe.finish_within(grace).await;
     };
-    let result = match race(reading, &mut writing).await {
-        Either::Left(()) => {
-            pipe.end();
-            // Whoever does not read what is left does not keep us.
-            tokio::time::timeout(grace, writing).await.unwrap_or(Ok(()))
-        }
-        Either::Right(result) => {
-            pipe.end();
-            result
-        }
+    let written = race(reading, &mut writing).await;
+    pipe.end();
+    let result = match written {
+        // Whoever does not read what is left does not keep us.
+        Either::Left(()) => tokio::time::timeout(grace, writing).await.unwrap_or(Ok(())),
+        Either::Right(result) => result,
     };
     match result {
         // The client went away without a word: that is how it ends for many.

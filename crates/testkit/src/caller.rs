@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_net::backend::Backend;
@@ -32,7 +33,14 @@ impl Caller {
         let (input, ours) = tokio::io::duplex(64 << 10);
         let (theirs, output) = tokio::io::duplex(64 << 10);
         let never = std::future::pending();
-        let task = tokio::spawn(serve_on(ours, theirs, backend, shared, limits, never));
+        let task = tokio::spawn(serve_on(
+            (ours, theirs),
+            Duration::from_secs(10),
+            backend,
+            shared,
+            limits,
+            never,
+        ));
         let output = BufReader::new(output).lines();
         Self { input, output, early: VecDeque::new(), next_id: 1, task }
     }

@@ -176,7 +176,7 @@ pub(super) fn unseal(
 ) -> Result<Option<Message>, Refusal> {
     let Some(state) = request.string(Member::RequestState) else { return Ok(None) };
     let opened = || {
-        let whole = sealer?.open_bytes(&state, client.principal()).ok()?;
+        let whole = sealer?.open_bytes(&state, client.principal())?;
         let whole = String::from_utf8(whole).ok()?;
         let (_, state) = whole.split_once('\0').filter(|(maker, _)| **maker == **server)?;
         Some(request.with_string(Member::RequestState, state))

@@ -42,7 +42,10 @@ impl Bridge {
         let (bridge, upstream) = (Weak::clone(&self.this), Arc::downgrade(upstream));
         let greeting = opening.clone();
         opening.call.set_intercept(move |answer| match (bridge.upgrade(), upstream.upgrade()) {
-            (Some(bridge), Some(upstream)) if may_be_era(answer) && !upstream.is_stopped() => {
+            (Some(bridge), Some(upstream))
+                if (answer.kind() == Kind::Error || names_modern(answer))
+                    && !upstream.is_stopped() =>
+            {
                 bridge.reconsider(greeting, key, upstream, answer.clone());
                 true
             }
@@ -72,14 +75,9 @@ impl Bridge {
             return None;
         }
         if state.era.asking.is_none() {
-            let server = self.server_for(&opening.client);
-            let asking = Upstream::new(
-                server,
-                Eras::both(Era::Modern),
-                Sharing::Shared,
-                None,
-                self.limits(),
-            );
+            let (server, limits) = (self.server_for(&opening.client), self.limits());
+            let modern = Eras::both(Era::Modern);
+            let asking = Upstream::new(server, modern, Sharing::Shared, None, limits);
             state.era.asking = Some(Arc::clone(&asking));
             state.spawn(find_era(Weak::clone(&self.this), asking));
         }
@@ -176,9 +174,4 @@ fn names_modern(answer: &Message) -> bool {
     }
     let reply = probe::reply(None, answer);
     matches!(probe::verdict(Carrier::Pipe, &reply), Verdict::Modern(_))
-}
-
-/// Whether an answer may be about the era.
-fn may_be_era(answer: &Message) -> bool {
-    answer.kind() == Kind::Error || names_modern(answer)
 }

@@ -64,18 +64,13 @@ impl Hidden {
 fn fits(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(head) else { return false };
-    let mut parts = rest.split('*').peekable();
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return name.ends_with(part);
-        }
+    let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+    for part in middle.split('*') {
         // The earliest place leaves the most for the parts that follow.
-        match name.find(part) {
-            Some(at) => name = &name[at + part.len()..],
-            None => return false,
-        }
+        let Some(at) = name.find(part) else { return false };
+        name = &name[at + part.len()..];
     }
-    true
+    name.ends_with(tail)
 }
 
 impl ReplyRewrite for Hidden {

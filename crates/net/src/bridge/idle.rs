@@ -27,22 +27,6 @@ const LOOK: Duration = Duration::from_mins(1);
 /// what a client can do it says itself, and must keep no other client out by it.
 const MOST_OF_ONE: usize = 16;
 
-impl Bridge {
-    /// Ends the connections of clients that may not come in any more.
-    pub fn evict(&self) {
-        lock(&self.state).close_if(|_, upstream| upstream.is_orphaned());
-    }
-
-    /// How many connections there are for users that the server can tell apart,
-    /// unless [`Bridge::set_places`] says otherwise.
-    pub const PLACES: usize = 1024;
-
-    /// Has at most so many connections for users that the server can tell apart.
-    pub fn set_places(&self, most: usize) {
-        lock(&self.state).places = most;
-    }
-}
-
 impl BridgeState {
     /// Sees to it that there is a place for one more, if need be in the place of
     /// one that no client uses: of the same user, of the same principal, or of one
@@ -138,6 +122,45 @@ impl BridgeState {
         };
         self.close_if(is_idle);
     }
+
+    /// Whether no client uses a connection, or waits for one.
+    pub(super) fn is_quiet(&self) -> bool {
+        let is_used = self.connections.values().any(|upstream| upstream.is_used());
+        !is_used && self.era.opens.is_empty() && self.era.asking.is_none()
+    }
+
+    /// Ends what no client needs for now; what clients count on is remembered.
+    pub(super) fn rest(&mut self) -> bool {
+        if self.closed || !self.is_quiet() {
+            return false;
+        }
+        let is_needless = |key: &ConnectionKey, upstream: &mut Arc<Upstream>| {
+            let is_remembered = match *key {
+                ConnectionKey::All(era) | ConnectionKey::User(era, _) => era == Era::Legacy,
+                ConnectionKey::Alike(..) | ConnectionKey::Call(..) => false,
+                _ => true,
+            };
+            // One that a client has come to use meanwhile goes on.
+            _ = is_remembered && upstream.rest();
+            !is_remembered
+        };
+        self.close_if(is_needless);
+        while let Some(upstream) = self.pool.pop_front() {
+            self.close(upstream);
+        }
+        true
+    }
+
+    /// A child that was started ahead and lives.
+    pub(super) fn take_warm(&mut self) -> Option<Arc<Upstream>> {
+        while let Some(warm) = self.pool.pop_front() {
+            if warm.is_linked() {
+                return Some(warm);
+            }
+            self.close(warm);
+        }
+        None
+    }
 }
 
 /// Looks after the sessions of users and of clients that are alike, until none is left.
@@ -155,6 +178,20 @@ pub(super) async fn sweep(bridge: Weak<Bridge>) {
 }
 
 impl Bridge {
+    /// Ends the connections of clients that may not come in any more.
+    pub fn evict(&self) {
+        lock(&self.state).close_if(|_, upstream| upstream.is_orphaned());
+    }
+
+    /// How many connections there are for users that the server can tell apart,
+    /// unless [`Bridge::set_places`] says otherwise.
+    pub const PLACES: usize = 1024;
+
+    /// Has at most so many connections for users that the server can tell apart.
+    pub fn set_places(&self, most: usize) {
+        lock(&self.state).places = most;
+    }
+
     /// Starts as many children ahead as there should be. They are greeted by
     /// the client that takes them: what their clients can do is not known before.
     pub(super) fn fill_pool(&self) {
@@ -170,9 +207,7 @@ impl Bridge {
             state.pool.push_back(warm);
         }
     }
-}
 
-impl Bridge {
     /// Hears when a client begins or ends to use the server.
     pub(crate) fn stirred(&self) -> Notified<'_> {
         self.stirred.notified()
@@ -219,54 +254,6 @@ impl Bridge {
     /// Whether every connection was ended, and there will be no other.
     pub(crate) fn is_closed(&self) -> bool {
         lock(&self.state).closed
-    }
-}
-
-impl BridgeState {
-    /// Whether no client uses a connection, or waits for one.
-    pub(super) fn is_quiet(&self) -> bool {
-        let is_used = self.connections.values().any(|upstream| upstream.is_used());
-        !is_used && self.era.opens.is_empty() && self.era.asking.is_none()
-    }
-
-    /// Ends what no client needs for now; what clients count on is remembered.
-    pub(super) fn rest(&mut self) -> bool {
-        if self.closed || !self.is_quiet() {
-            return false;
-        }
-        let is_needless = |key: &ConnectionKey, upstream: &mut Arc<Upstream>| {
-            let is_remembered = key.outlives_rest();
-            // One that a client has come to use meanwhile goes on.
-            _ = is_remembered && upstream.rest();
-            !is_remembered
-        };
-        self.close_if(is_needless);
-        while let Some(upstream) = self.pool.pop_front() {
-            self.close(upstream);
-        }
-        true
-    }
-
-    /// A child that was started ahead and lives.
-    pub(super) fn take_warm(&mut self) -> Option<Arc<Upstream>> {
-        while let Some(warm) = self.pool.pop_front() {
-            if warm.is_linked() {
-                return Some(warm);
-            }
-            self.close(warm);
-        }
-        None
-    }
-}
-
-impl ConnectionKey {
-    /// Whether something is remembered there that its client counts on.
-    fn outlives_rest(self) -> bool {
-        match self {
-            Self::All(era) | Self::User(era, _) => era == Era::Legacy,
-            Self::Everybody | Self::Client(_) | Self::Able(..) => true,
-            Self::Alike(..) | Self::Call(..) => false,
-        }
     }
 }
 

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
-use ring::digest::{SHA256, digest};
 use serde_json::Value;
 use switchboard_proto::jsonrpc::Part;
 use switchboard_proto::method;
 
 use crate::connection::{lock, next_number};
+use crate::secret::hex_digest;
 use crate::server::covers;
 use crate::upstream::{ServerTarget, Target};
 
@@ -49,7 +49,7 @@ struct Entries {
 struct CacheKey {
     server: Arc<str>,
     /// None if anybody may have it.
-    identity: Option<[u8; 32]>,
+    identity: Option<Arc<str>>,
     method: String,
     params: Bytes,
 }
@@ -63,7 +63,7 @@ struct CacheEntry {
 #[derive(Clone)]
 pub(super) struct CacheOwner {
     server: Arc<str>,
-    identity: [u8; 32],
+    identity: Arc<str>,
 }
 
 impl CacheOwner {
@@ -79,13 +79,11 @@ impl CacheOwner {
             }
         };
         said.sort();
-        let mut identity = [0; 32];
-        identity.copy_from_slice(digest(&SHA256, &said.concat()).as_ref());
-        Self { server: server.into(), identity }
+        Self { server: server.into(), identity: hex_digest(&said.concat()).into() }
     }
 
     fn key(&self, method: &str, params: &Bytes, private: bool) -> CacheKey {
-        let identity = private.then_some(self.identity);
+        let identity = private.then(|| Arc::clone(&self.identity));
         let (server, method) = (Arc::clone(&self.server), method.to_owned());
         CacheKey { server, identity, method, params: params.clone() }
     }
@@ -158,13 +156,12 @@ impl ResponseCache {
         note: &str,
         params: impl FnOnce() -> Value,
     ) {
+        let is_changed = |list| method::list_changed(list) == Some(note);
         let lists: &[&str] = match note {
             method::UPDATED => &[method::READ_RESOURCE],
-            _ if method::list_changed("tools") == Some(note) => &[method::LIST_TOOLS],
-            _ if method::list_changed("prompts") == Some(note) => &[method::LIST_PROMPTS],
-            _ if method::list_changed("resources") == Some(note) => {
-                &[method::LIST_RESOURCES, method::LIST_TEMPLATES]
-            }
+            _ if is_changed("tools") => &[method::LIST_TOOLS],
+            _ if is_changed("prompts") => &[method::LIST_PROMPTS],
+            _ if is_changed("resources") => &[method::LIST_RESOURCES, method::LIST_TEMPLATES],
             _ => return,
         };
         let params = params();
@@ -211,7 +208,7 @@ impl Entries {
         if private {
             self.retain(|key, _| !is_page(key) || key.identity.is_some());
         }
-        self.by_key.keys().any(|key| is_page(key) && key.identity == Some(owner.identity))
+        self.by_key.keys().any(|key| is_page(key) && key.identity.as_ref() == Some(&owner.identity))
     }
 
     fn make_room(&mut self, size: usize, most: usize, now: Instant) {

@@ -141,42 +141,26 @@ impl Default for ClientOptions {
 
 impl ClientOptions {
     /// Fills in forms that the server shows; gives `{action, content?}`.
-    pub fn on_elicitation<A>(mut self, answer: impl Fn(Value) -> A + Send + Sync + 'static) -> Self
-    where
-        A: Future<Output = Result<Value, Declined>> + Send + 'static,
-    {
+    pub fn on_elicitation<A: Answering>(mut self, answer: impl AnswerWith<A>) -> Self {
         self.callbacks.answers.form = Some(boxed(answer));
         self
     }
 
     /// Sends the user to URLs that the server names; gives `{action}`.
-    pub fn on_url_elicitation<A>(
-        mut self,
-        answer: impl Fn(Value) -> A + Send + Sync + 'static,
-    ) -> Self
-    where
-        A: Future<Output = Result<Value, Declined>> + Send + 'static,
-    {
+    pub fn on_url_elicitation<A: Answering>(mut self, answer: impl AnswerWith<A>) -> Self {
         self.callbacks.answers.url = Some(boxed(answer));
         self
     }
 
     /// Asks a model for the server; `tools` if it may be given tools.
-    pub fn on_sampling<F, A>(mut self, tools: bool, answer: F) -> Self
-    where
-        F: Fn(Value) -> A + Send + Sync + 'static,
-        A: Future<Output = Result<Value, Declined>> + Send + 'static,
-    {
+    pub fn on_sampling<A: Answering>(mut self, tools: bool, answer: impl AnswerWith<A>) -> Self {
         self.callbacks.answers.sampling = Some(boxed(answer));
         self.callbacks.answers.sampling_tools = tools;
         self
     }
 
     /// Says where the server may look; gives `{roots}`.
-    pub fn on_roots<A>(mut self, answer: impl Fn(Value) -> A + Send + Sync + 'static) -> Self
-    where
-        A: Future<Output = Result<Value, Declined>> + Send + 'static,
-    {
+    pub fn on_roots<A: Answering>(mut self, answer: impl AnswerWith<A>) -> Self {
         self.callbacks.answers.roots = Some(boxed(answer));
         self
     }
@@ -245,8 +229,17 @@ impl fmt::Debug for CallOptions {
 #[error("{0}")]
 pub struct Declined(pub String);
 
-pub(super) type Answering = Pin<Box<dyn Future<Output = Result<Value, Declined>> + Send>>;
-pub(super) type AnswerCallback = Arc<dyn Fn(Value) -> Answering + Send + Sync>;
+/// An answer on its way.
+pub trait Answering: Future<Output = Result<Value, Declined>> + Send + 'static {}
+
+impl<A: Future<Output = Result<Value, Declined>> + Send + 'static> Answering for A {}
+
+/// An async function that answers a question, given its parameters.
+pub trait AnswerWith<A: Answering>: Fn(Value) -> A + Send + Sync + 'static {}
+
+impl<A: Answering, F: Fn(Value) -> A + Send + Sync + 'static> AnswerWith<A> for F {}
+
+pub(super) type AnswerCallback = Arc<dyn Fn(Value) -> Pin<Box<dyn Answering>> + Send + Sync>;
 
 /// The callbacks that answer a server's questions.
 ///
@@ -263,11 +256,7 @@ pub(super) struct Answers {
 }
 
 /// A closure as an answer.
-pub(super) fn boxed<F, A>(answer: F) -> AnswerCallback
-where
-    F: Fn(Value) -> A + Send + Sync + 'static,
-    A: Future<Output = Result<Value, Declined>> + Send + 'static,
-{
+pub(super) fn boxed<A: Answering>(answer: impl AnswerWith<A>) -> AnswerCallback {
     Arc::new(move |params| Box::pin(answer(params)))
 }
 

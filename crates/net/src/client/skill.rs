@@ -7,11 +7,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
 
 use super::call::to_value;
 use super::{CallError, CallOptions, Client};
+use crate::secret::hex_digest;
 
 /// The extension that skills are.
 const EXTENSION: &str = "io.modelcontextprotocol/skills";
@@ -54,10 +54,7 @@ impl Skill {
         if listed["size"].as_u64().is_some_and(|size| size != content.len() as u64) {
             return Err(format!("{uri} has not the size that was listed"));
         }
-        let found = digest(&SHA256, content)
-            .as_ref()
-            .iter()
-            .fold(String::from("sha256:"), |text, byte| format!("{text}{byte:02x}"));
+        let found = format!("sha256:{}", hex_digest(content));
         match listed["digest"].as_str() {
             Some(expected) if expected.eq_ignore_ascii_case(&found) => Ok(()),
             Some(_) => Err(format!("{uri} has not the digest that was listed")),

@@ -79,11 +79,8 @@ impl Unread {
     }
 
     fn change(&self, before: usize, after: usize) {
-        if after > before {
-            self.held.fetch_add(after - before, Ordering::Relaxed);
-        } else {
-            self.held.fetch_sub(before - after, Ordering::Relaxed);
-        }
+        // An atomic wraps, so this subtracts too.
+        self.held.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// Has those who hold most give way, from a task of its own: whoever found out
@@ -255,6 +252,21 @@ impl ClientConnection {
             lock(&unread.readers).remove(&self.number);
         }
     }
+
+    /// The same bytes, part of the backlog until they are dropped: written or given up.
+    /// When that will be, if they count.
+    pub(crate) fn lend(self: &Arc<Self>, text: Bytes) -> (Bytes, Option<PieceWritten>) {
+        if text.len() < SMALL {
+            return (text, None);
+        }
+        let (sender, written) = oneshot::channel();
+        let mut state = lock(&self.state);
+        state.backlog += text.len();
+        self.account(&mut state);
+        drop(state);
+        let lent = Lent { client: Arc::clone(self), text, _written: sender };
+        (Bytes::from_owner(lent), Some(written))
+    }
 }
 
 impl ConnectionState {
@@ -275,23 +287,6 @@ struct Lent {
     client: Arc<ClientConnection>,
     text: Bytes,
     _written: oneshot::Sender<()>,
-}
-
-impl ClientConnection {
-    /// The same bytes, part of the backlog until they are dropped: written or given up.
-    /// When that will be, if they count.
-    pub(crate) fn lend(self: &Arc<Self>, text: Bytes) -> (Bytes, Option<PieceWritten>) {
-        if text.len() < SMALL {
-            return (text, None);
-        }
-        let (sender, written) = oneshot::channel();
-        let mut state = lock(&self.state);
-        state.backlog += text.len();
-        self.account(&mut state);
-        drop(state);
-        let lent = Lent { client: Arc::clone(self), text, _written: sender };
-        (Bytes::from_owner(lent), Some(written))
-    }
 }
 
 impl AsRef<[u8]> for Lent {

@@ -123,6 +123,7 @@ pub(super) fn open(site: &SiteState, who: &Who, parts: &Parts, upgrade: OnUpgrad
         // Each message is written out before the next is taken.
         .max_write_buffer_size(limits.backlog.max(limits.message.saturating_mul(2)));
     let keep_alive = site.options.keep_alive;
+    let keep_alive = if keep_alive.is_zero() { NEVER } else { keep_alive };
     let meter = SocketMeter::new(&site.options.bodies, who);
     // It ends with `closing`, which the site owns: by then its calls are answered.
     tokio::spawn(async move {
@@ -133,7 +134,10 @@ pub(super) fn open(site: &SiteState, who: &Who, parts: &Parts, upgrade: OnUpgrad
                 let read = MeteredRead { stream, meter: Arc::clone(&meter) };
                 let stream = tokio::io::join(read, write);
                 let socket = Socket::from_raw_socket(stream, Role::Server, Some(config)).await;
-                converse(socket, &pipe, &meter, keep_alive, closing).await;
+                let heard = AtomicBool::new(true);
+                SocketTalk { pipe: &pipe, meter: &meter, keep_alive, heard }
+                    .run(socket, closing)
+                    .await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "the connection was not handed over"),
             Err(_) => tracing::debug!("the connection was not handed over in time"),
@@ -185,126 +189,121 @@ fn switching(request: &HeaderMap, key: &[u8]) -> Response<Body> {
     response
 }
 
-async fn converse(
-    socket: Socket,
-    pipe: &Pipe,
-    meter: &SocketMeter,
+/// What a socket carries.
+struct SocketTalk<'a> {
+    pipe: &'a Pipe,
+    meter: &'a SocketMeter,
     keep_alive: Duration,
-    mut closing: watch::Receiver<bool>,
-) {
-    let (mut sink, mut stream) = socket.split();
-    let heard = AtomicBool::new(true);
-    let told_to_stop = async {
-        // Without a sender the site is gone, and it is over too.
-        _ = closing.wait_for(|&closing| closing).await;
-    };
-    let reading = async {
-        match race(read(pipe, meter, &mut stream, &heard), told_to_stop).await {
-            Either::Left(code) => code,
-            Either::Right(()) => {
-                pipe.finish_within(DEFAULT_GRACE).await;
-                CloseCode::Away
-            }
-        }
-    };
-    let mut code = CloseCode::Normal;
-    {
-        let mut writing = pin!(write(pipe, &mut sink, keep_alive, &heard));
-        // Nobody here has ended it yet: somebody else did, and a client that does
-        // not read what is on its way does not keep the socket.
-        let cut = async {
-            pipe.over().await;
-            tokio::time::sleep(time_to_read_errors(DEFAULT_GRACE)).await;
-        };
-        match race(reading, race(&mut writing, cut)).await {
-            Either::Left(read) => {
-                code = read;
-                pipe.end();
-                // Whoever does not read what is left does not keep us.
-                _ = tokio::time::timeout(DEFAULT_GRACE, writing).await;
-            }
-            Either::Right(Either::Left(())) => {}
-            Either::Right(Either::Right(())) => {
-                tracing::debug!("a socket whose client does not read is cut");
-                return;
-            }
-        }
-    }
-    let goodbye = async {
-        let frame = CloseFrame { code, reason: Utf8Bytes::from_static("") };
-        // The peer may have said it first, or be gone.
-        _ = sink.send(Message::Close(Some(frame))).await;
-        while let Some(Ok(_)) = stream.next().await {}
-    };
-    _ = tokio::time::timeout(PATIENCE, goodbye).await;
+    /// Whether the peer has said something since the last ping.
+    heard: AtomicBool,
 }
 
-/// Reads until the peer closes; with which code to answer.
-async fn read(
-    pipe: &Pipe,
-    meter: &SocketMeter,
-    stream: &mut SplitStream<Socket>,
-    heard: &AtomicBool,
-) -> CloseCode {
-    while let Some(next) = stream.next().await {
-        heard.store(true, Ordering::Relaxed);
-        let text: Bytes = match next {
-            Ok(Message::Text(text)) => text.into(),
-            Ok(Message::Binary(text)) => text,
-            Ok(Message::Close(_)) => return CloseCode::Normal,
-            // Pings are answered on the way.
-            Ok(Message::Ping(payload) | Message::Pong(payload)) => {
-                meter.forgive(payload.len());
-                continue;
+impl SocketTalk<'_> {
+    async fn run(&self, socket: Socket, mut closing: watch::Receiver<bool>) {
+        let pipe = self.pipe;
+        let (mut sink, mut stream) = socket.split();
+        let told_to_stop = async {
+            // Without a sender the site is gone, and it is over too.
+            _ = closing.wait_for(|&closing| closing).await;
+        };
+        let reading = async {
+            match race(self.read(&mut stream), told_to_stop).await {
+                Either::Left(code) => code,
+                Either::Right(()) => {
+                    pipe.finish_within(DEFAULT_GRACE).await;
+                    CloseCode::Away
+                }
             }
-            Ok(Message::Frame(_)) => continue,
-            Err(Error::Capacity(_)) => return CloseCode::Size,
-            Err(_) if meter.is_refused() => return CloseCode::Again,
-            Err(error) => {
+        };
+        let mut code = CloseCode::Normal;
+        {
+            let mut writing = pin!(self.write(&mut sink));
+            // Nobody here has ended it yet: somebody else did, and a client that does
+            // not read what is on its way does not keep the socket.
+            let cut = async {
+                pipe.over().await;
+                tokio::time::sleep(time_to_read_errors(DEFAULT_GRACE)).await;
+            };
+            match race(reading, race(&mut writing, cut)).await {
+                Either::Left(read) => {
+                    code = read;
+                    pipe.end();
+                    // Whoever does not read what is left does not keep us.
+                    _ = tokio::time::timeout(DEFAULT_GRACE, writing).await;
+                }
+                Either::Right(Either::Left(())) => {}
+                Either::Right(Either::Right(())) => {
+                    tracing::debug!("a socket whose client does not read is cut");
+                    return;
+                }
+            }
+        }
+        let goodbye = async {
+            let frame = CloseFrame { code, reason: Utf8Bytes::from_static("") };
+            // The peer may have said it first, or be gone.
+            _ = sink.send(Message::Close(Some(frame))).await;
+            while let Some(Ok(_)) = stream.next().await {}
+        };
+        _ = tokio::time::timeout(PATIENCE, goodbye).await;
+    }
+
+    /// Reads until the peer closes; with which code to answer.
+    async fn read(&self, stream: &mut SplitStream<Socket>) -> CloseCode {
+        while let Some(next) = stream.next().await {
+            self.heard.store(true, Ordering::Relaxed);
+            let text: Bytes = match next {
+                Ok(Message::Text(text)) => text.into(),
+                Ok(Message::Binary(text)) => text,
+                Ok(Message::Close(_)) => return CloseCode::Normal,
+                // Pings are answered on the way.
+                Ok(Message::Ping(payload) | Message::Pong(payload)) => {
+                    self.meter.forgive(payload.len());
+                    continue;
+                }
+                Ok(Message::Frame(_)) => continue,
+                Err(Error::Capacity(_)) => return CloseCode::Size,
+                Err(_) if self.meter.is_refused() => return CloseCode::Again,
+                Err(error) => {
+                    tracing::debug!(%error, "a socket broke");
+                    return CloseCode::Protocol;
+                }
+            };
+            let Ok((text, charge)) = self.meter.finish(text) else { return CloseCode::Again };
+            self.pipe.message_from_client(Ok(text), Some(&charge)).detach();
+            // A client that does not read its answers is not read from.
+            self.pipe.room().await;
+        }
+        CloseCode::Normal
+    }
+
+    /// Writes until the conversation is over or the peer is silent for too long.
+    async fn write(&self, sink: &mut SplitSink<Socket, Message>) {
+        let mut unanswered = 0;
+        loop {
+            let next = tokio::time::timeout(self.keep_alive, self.pipe.next()).await;
+            let written = if let Ok((messages, over)) = next {
+                let frames = messages.into_iter().map(|text| {
+                    let text = Utf8Bytes::try_from(text).map_err(|_| Error::AttackAttempt);
+                    text.map(Message::Text)
+                });
+                let written = sink.send_all(&mut futures_util::stream::iter(frames)).await;
+                if over {
+                    return;
+                }
+                written
+            } else {
+                unanswered =
+                    if self.heard.swap(false, Ordering::Relaxed) { 0 } else { unanswered + 1 };
+                if unanswered == MOST_UNANSWERED {
+                    tracing::debug!("a socket answers no pings, closed");
+                    return;
+                }
+                sink.send(Message::Ping(Bytes::new())).await
+            };
+            if let Err(error) = written {
                 tracing::debug!(%error, "a socket broke");
-                return CloseCode::Protocol;
-            }
-        };
-        let Ok((text, charge)) = meter.finish(text) else { return CloseCode::Again };
-        pipe.message_from_client(Ok(text), Some(&charge)).detach();
-        // A client that does not read its answers is not read from.
-        pipe.room().await;
-    }
-    CloseCode::Normal
-}
-
-/// Writes until the conversation is over or the peer is silent for too long.
-async fn write(
-    pipe: &Pipe,
-    sink: &mut SplitSink<Socket, Message>,
-    keep_alive: Duration,
-    heard: &AtomicBool,
-) {
-    let keep_alive = if keep_alive.is_zero() { NEVER } else { keep_alive };
-    let mut unanswered = 0;
-    loop {
-        let next = tokio::time::timeout(keep_alive, pipe.next()).await;
-        let written = if let Ok((messages, over)) = next {
-            let frames = messages.into_iter().map(|text| {
-                let text = Utf8Bytes::try_from(text).map_err(|_| Error::AttackAttempt);
-                text.map(Message::Text)
-            });
-            let written = sink.send_all(&mut futures_util::stream::iter(frames)).await;
-            if over {
                 return;
             }
-            written
-        } else {
-            unanswered = if heard.swap(false, Ordering::Relaxed) { 0 } else { unanswered + 1 };
-            if unanswered == MOST_UNANSWERED {
-                tracing::debug!("a socket answers no pings, closed");
-                return;
-            }
-            sink.send(Message::Ping(Bytes::new())).await
-        };
-        if let Err(error) = written {
-            tracing::debug!(%error, "a socket broke");
-            return;
         }
     }
 }

@@ -151,13 +151,13 @@ fn a_state_opens_for_whom_it_was_sealed_and_in_time() {
     let token = SealedCall { client: 7, exchange: Exchange(8), round: 9, until };
     let state = sealer.seal(token, b"ann").unwrap();
     assert!(sealer.is_ours(&state) && Sealer::is_sealed(&state));
-    assert_eq!(sealer.open(&state, b"ann", start), Ok(token));
-    assert_eq!(sealer.open(&state, b"bob", start), Err(Broken));
-    assert_eq!(sealer.open(&state, b"ann", until), Err(Broken));
-    assert_eq!(sealer.open(&format!("{state}-TAMPERED"), b"ann", start), Err(Broken));
+    assert_eq!(sealer.open(&state, b"ann", start), Some(token));
+    assert_eq!(sealer.open(&state, b"bob", start), None);
+    assert_eq!(sealer.open(&state, b"ann", until), None);
+    assert_eq!(sealer.open(&format!("{state}-TAMPERED"), b"ann", start), None);
     let other = Sealer::new(start).unwrap();
     assert!(!other.is_ours(&state), "it may belong to whoever is behind");
-    assert_eq!(other.open(&state, b"ann", start), Err(Broken));
+    assert_eq!(other.open(&state, b"ann", start), None);
     assert_ne!(sealer.seal(token, b"ann").unwrap(), state, "no two are alike");
 }
 
@@ -172,10 +172,10 @@ fn any_flipped_character_is_noticed() {
         let mut forged = state.clone().into_bytes();
         forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
         let forged = String::from_utf8(forged).unwrap();
-        assert_eq!(sealer.open(&forged, b"", start), Err(Broken), "character {at}");
+        assert_eq!(sealer.open(&forged, b"", start), None, "character {at}");
     }
     for garbage in ["", "!!", "AAAA"] {
         let garbage = format!("{}{garbage}", sealer.mark);
-        assert_eq!(sealer.open(&garbage, b"", start), Err(Broken), "{garbage}");
+        assert_eq!(sealer.open(&garbage, b"", start), None, "{garbage}");
     }
 }

@@ -21,7 +21,7 @@
 //! Definitions stand in it as they came, byte for byte. An entry with another
 //! version, or one that does not fit its digest, is not read.
 
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
@@ -29,18 +29,21 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use ring::digest::{Context, SHA256, digest};
+use serde_json::json;
 
 use super::state::{Definitions, ListKind};
 use crate::client::elements;
 use crate::platform::{is_private, make_private_folder, private_file};
+use crate::secret::hex_digest;
+use crate::stdio::child::Command;
 use crate::upstream::{ServerTarget, Target};
 
 /// A folder with lists of earlier times. Several processes may share it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cache {
     folder: PathBuf,
-    bounds: Bounds,
+    /// How much it may keep.
+    pub bounds: Bounds,
 }
 
 /// How much a cache may keep. When it is full, the oldest entries go.
@@ -77,13 +80,6 @@ impl Cache {
     /// A cache in `folder`, which is made when it is first needed.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), bounds: Bounds::default() }
-    }
-
-    /// The same with other bounds.
-    #[must_use]
-    pub fn bounded(mut self, bounds: Bounds) -> Self {
-        self.bounds = bounds;
-        self
     }
 
     /// What is known of a server. Blocks.
@@ -184,44 +180,18 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 
 /// A digest of all that leads to a server and decides who we are to it.
 pub(super) fn cache_key(server: &ServerTarget) -> String {
-    let mut parts = DigestParts(Context::new(&SHA256));
-    match server.target() {
-        Target::Command(command) => {
-            parts.add("command", [command.program.as_bytes()]);
-            parts.add("args", command.args.iter().map(String::as_bytes));
-            let cwd = command.cwd.as_ref().map(|cwd| cwd.as_os_str().as_encoded_bytes());
-            parts.add("cwd", cwd);
-            let mut env: Vec<_> = command.env.iter().collect();
-            env.sort();
-            parts.add("env", env.iter().flat_map(|(k, v)| [k.as_bytes(), v.as_bytes()]));
+    let parts = match server.target() {
+        Target::Command(Command { program, args, env, cwd, .. }) => {
+            let cwd = cwd.as_ref().map(|cwd| cwd.as_os_str().as_encoded_bytes());
+            let env: BTreeSet<_> = env.iter().collect();
+            json!({"command": program, "args": args, "cwd": cwd, "env": env})
         }
         Target::Url { url, headers, .. } => {
-            parts.add("url", [url.to_string().as_bytes()]);
-            let mut pairs: Vec<_> = headers.iter().collect();
-            pairs.sort_by_key(|(name, value)| (name.as_str(), value.as_bytes().to_vec()));
-            parts.add("headers", pairs.iter().flat_map(|(k, v)| [k.as_ref(), v.as_bytes()]));
+            let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+            json!({"url": url.to_string(), "headers": headers.collect::<BTreeSet<_>>()})
         }
-    }
-    hex(parts.0.finish().as_ref())
-}
-
-/// Parts with their lengths, so that no two lists of parts look alike.
-struct DigestParts(Context);
-
-impl DigestParts {
-    fn add<'a>(&mut self, name: &str, parts: impl IntoIterator<Item = &'a [u8]>) {
-        self.one(name.as_bytes());
-        let parts: Vec<_> = parts.into_iter().collect();
-        self.0.update(&parts.len().to_le_bytes());
-        for part in parts {
-            self.one(part);
-        }
-    }
-
-    fn one(&mut self, part: &[u8]) {
-        self.0.update(&part.len().to_le_bytes());
-        self.0.update(part);
-    }
+    };
+    hex_digest(parts.to_string().as_bytes())
 }
 
 /// What an entry begins with, up to its digest. The number is that of the format.
@@ -230,10 +200,10 @@ const MARK: &str = "switchboard-definitions 1 ";
 fn print(definitions: &Definitions) -> Vec<u8> {
     let lists = ListKind::ALL.map(|kind| {
         let name = format!("\"{}\":[", kind.member().key());
-        [name.as_bytes(), &definitions.list(kind).join(&b','), b"]"].concat()
+        [name.as_bytes(), &definitions[kind as usize].join(&b','), b"]"].concat()
     });
     let body = [b"{", &*lists.join(&b','), b"}"].concat();
-    let head = format!("{MARK}{}\n", hex(digest(&SHA256, &body).as_ref()));
+    let head = format!("{MARK}{}\n", hex_digest(&body));
     [head.as_bytes(), &body].concat()
 }
 
@@ -241,22 +211,14 @@ fn parse(text: &Bytes) -> Option<Definitions> {
     let end = text.iter().position(|&byte| byte == b'\n')?;
     let (head, body) = (&text[..end], text.slice(end + 1..));
     let said = head.strip_prefix(MARK.as_bytes())?;
-    if said != hex(digest(&SHA256, &body).as_ref()).as_bytes() {
+    if said != hex_digest(&body).as_bytes() {
         return None;
     }
     let mut definitions = Definitions::default();
     for kind in ListKind::ALL {
-        definitions.set(kind, elements(&body, kind.member().key())?);
+        definitions[kind as usize] = elements(&body, kind.member().key())?;
     }
     Some(definitions)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        write!(text, "{byte:02x}").expect("a string takes everything");
-    }
-    text
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use serde_json::Value;
 use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::failure::Failure;
@@ -141,9 +142,9 @@ impl ServerEntry {
             let mut definitions = Definitions::clone(&known.definitions);
             for ReadList { kind, items, terms } in lists {
                 known.terms[kind as usize] = terms;
-                if definitions.list(kind) != items {
+                if definitions[kind as usize] != items {
                     different.push(kind);
-                    definitions.set(kind, items);
+                    definitions[kind as usize] = items;
                 }
             }
             known.definitions = Arc::new(definitions);
@@ -159,7 +160,7 @@ impl ServerEntry {
             lists.is_loaded = true;
             // A server that was quicker knows better.
             if let Some(found) = found.filter(|_| !lists.is_known) {
-                let has = |kind: &ListKind| !found.list(*kind).is_empty();
+                let has = |kind: &ListKind| !found[*kind as usize].is_empty();
                 different.extend(ListKind::ALL.into_iter().filter(has));
                 lists.definitions = Arc::new(found);
                 lists.is_known = true;
@@ -177,7 +178,7 @@ impl ServerEntry {
             text: text.clone(),
             is_cached,
         };
-        self.lists.borrow().definitions.list(kind).iter().map(definition).collect()
+        self.lists.borrow().definitions[kind as usize].iter().map(definition).collect()
     }
 
     /// How long others may keep its list; none if it has none of that kind.
@@ -223,13 +224,7 @@ impl ServerEntry {
             attempt,
             roster: Arc::downgrade(roster),
             entry: Arc::downgrade(self),
-            stop: Stop::new(),
-            gone: Stop::new(),
-            is_up: AtomicBool::new(false),
-            why: Mutex::default(),
-            changed: Mutex::default(),
-            is_doubted: AtomicBool::new(false),
-            woken: Notify::new(),
+            ..WatchedConnection::default()
         });
         let task = ConnectionTask {
             roster: Arc::clone(roster),
@@ -266,7 +261,7 @@ impl fmt::Debug for ServerEntry {
 }
 
 /// What is known of a connection outside the task that keeps it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct WatchedConnection {
     attempt: u64,
     roster: Weak<RosterShared>,
@@ -511,11 +506,15 @@ async fn listen(client: &Client, connection: &WatchedConnection) {
         ..ListenFilter::default()
     };
     let kinds: Vec<_> = ListKind::ALL.into_iter().filter(|&kind| offers(kind)).collect();
+    // Servers that cannot tell agree to no list (SUB-5).
+    let is_told = |honoured: &Value| {
+        honoured.as_object().is_some_and(|lists| lists.values().any(|told| *told == true))
+    };
     let mut pace = Reconnect::new(LISTENS);
     while client.era() == Era::Modern && !kinds.is_empty() {
         match client.listen(filter.clone()).await {
             // Nothing of it will be told, and asking again would not help.
-            Ok(listening) if is_deaf(listening.honoured()) => break,
+            Ok(listening) if !is_told(listening.honoured()) => break,
             Ok(mut listening) => {
                 // It may have changed before it was listened to.
                 connection.changed(kinds.iter().copied());
@@ -535,33 +534,15 @@ async fn listen(client: &Client, connection: &WatchedConnection) {
     std::future::pending::<()>().await;
 }
 
-/// Whether a listen brings nothing: servers that cannot tell agree to no list (SUB-5).
-fn is_deaf(honoured: &Value) -> bool {
-    !honoured.as_object().is_some_and(|lists| lists.values().any(|told| *told == true))
-}
-
 /// Reads lists, side by side. Those that the server does not have are empty,
 /// those that it will not give are left out; only a server that cannot be
 /// reached is an error.
 async fn read(client: &Client, kinds: &BTreeSet<ListKind>) -> Result<Vec<ReadList>, CallError> {
-    let one = |kind: ListKind| read_one(client, kind, kinds.contains(&kind));
-    let (tools, prompts, resources, templates) = tokio::try_join!(
-        one(ListKind::Tools),
-        one(ListKind::Prompts),
-        one(ListKind::Resources),
-        one(ListKind::Templates),
-    )?;
-    Ok([tools, prompts, resources, templates].into_iter().flatten().collect())
+    let lists = kinds.iter().map(|kind| read_one(client, *kind));
+    Ok(try_join_all(lists).await?.into_iter().flatten().collect())
 }
 
-async fn read_one(
-    client: &Client,
-    kind: ListKind,
-    is_wanted: bool,
-) -> Result<Option<ReadList>, CallError> {
-    if !is_wanted {
-        return Ok(None);
-    }
+async fn read_one(client: &Client, kind: ListKind) -> Result<Option<ReadList>, CallError> {
     let capabilities = client.capabilities();
     if capabilities.is_object() && capabilities.get(kind.capability()).is_none() {
         return Ok(Some(ReadList { kind, items: Vec::new(), terms: None }));
@@ -617,7 +598,7 @@ impl Roster {
 impl Sleeper {
     async fn run(self, mut state: watch::Receiver<ServerState>) {
         let bridge = &self.bridge;
-        let mut children = bridge.server().traffic().watch_children();
+        let mut children = bridge.server().traffic().children.subscribe();
         while !bridge.is_closed() {
             bridge.unused_for(self.idle).await;
             if self.is_owner {

@@ -214,21 +214,8 @@ impl ListTerms {
     }
 }
 
-/// All that one server offers.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Definitions {
-    lists: [Vec<Bytes>; 4],
-}
-
-impl Definitions {
-    pub(super) fn list(&self, kind: ListKind) -> &[Bytes] {
-        &self.lists[kind as usize]
-    }
-
-    pub(super) fn set(&mut self, kind: ListKind, list: Vec<Bytes>) {
-        self.lists[kind as usize] = list;
-    }
-}
+/// All that one server offers, by its kind.
+pub(super) type Definitions = [Vec<Bytes>; 4];
 
 /// Something about the servers is different.
 #[expect(missing_docs, reason = "the field names say it")]

@@ -96,7 +96,9 @@ impl Supervisor {
         if self.members.contains_key(name) {
             return false;
         }
-        self.members.insert(Arc::clone(name), SupervisedServer::new(&self.options));
+        let (phase, retry) = (MemberPhase::Queued, Retry::new(&self.options));
+        let member = SupervisedServer { phase, retry, is_probed: false };
+        self.members.insert(Arc::clone(name), member);
         self.enqueue(name, now);
         true
     }
@@ -152,15 +154,15 @@ impl Supervisor {
         }
     }
 
-    /// An attempt has failed, or what it led to has broken. `jitter` keeps
-    /// clients of one server from coming back all at once.
+    /// An attempt has failed, or what it led to has broken. `jitter` keeps clients of one
+    /// server from coming back all at once; without one, trying again soon would not help.
     pub(super) fn handle_broken(
         &mut self,
         name: &str,
         attempt: u64,
         error: Failure,
         now: Instant,
-        jitter: Duration,
+        jitter: Option<Duration>,
     ) {
         let Some((name, member)) = self.at(name, attempt) else { return };
         let since = match member.phase {
@@ -168,23 +170,9 @@ impl Supervisor {
             _ => None,
         };
         // One look is one attempt.
-        let is_probed = member.is_probed;
-        let retry = || member.retry.handle_broken(since, now, jitter);
-        let next = (!is_probed).then(retry).flatten();
+        let jitter = jitter.filter(|_| !member.is_probed);
+        let next = jitter.and_then(|jitter| member.retry.handle_broken(since, now, jitter));
         self.fail(&name, error, next, now);
-    }
-
-    /// The same, where trying again soon would not help.
-    pub(super) fn handle_hopeless(
-        &mut self,
-        name: &str,
-        attempt: u64,
-        error: Failure,
-        now: Instant,
-    ) {
-        if let Some((name, _)) = self.at(name, attempt) {
-            self.fail(&name, error, None, now);
-        }
     }
 
     /// A server is not there, and is tried again then; else now and then.
@@ -293,10 +281,6 @@ impl Supervisor {
 }
 
 impl SupervisedServer {
-    fn new(options: &RosterOptions) -> Self {
-        Self { phase: MemberPhase::Queued, retry: Retry::new(options), is_probed: false }
-    }
-
     /// When it is tried again, if the supervisor decides that.
     fn due(&self) -> Option<Instant> {
         match self.phase {

@@ -19,7 +19,7 @@ use switchboard_proto::method::meta;
 
 use super::CacheHints;
 use super::context::Context;
-use super::handler::{BoxedFuture, Error, Request};
+use super::handler::{BoxedFuture, Error, RawResult, Request};
 use super::server_tasks::TaskSupport;
 use super::tool::{Content, Contents, Tool};
 
@@ -450,13 +450,8 @@ pub(super) struct ResourceReader {
 }
 
 impl ResourceReader {
-    pub(super) async fn read(
-        &self,
-        uri: String,
-        variables: Variables,
-        cx: Context,
-    ) -> Result<Bytes, Error> {
-        let contents = (self.read.0)(uri, variables, cx).await?;
+    pub(super) async fn read(&self, uri: String, of: Variables, cx: Context) -> RawResult {
+        let contents = (self.read.0)(uri, of, cx).await?;
         let mut result = json!({"contents": contents});
         if let Some(cache) = self.cache {
             result["ttlMs"] = cache.ttl_ms.into();

@@ -73,6 +73,20 @@ pub(super) struct CallInHand {
 }
 
 impl CallInHand {
+    fn new(server: Arc<Server>, speaker: (Caller, Option<Bytes>), channel: CallChannel) -> Self {
+        Self {
+            server,
+            caller: speaker.0.clone(),
+            speaker: Mutex::new(speaker),
+            channel,
+            task_ttl: None,
+            reported: Mutex::new(f64::NEG_INFINITY),
+            asked: AtomicBool::new(false),
+            unwanted: Stop::new(),
+            over: Stop::new(),
+        }
+    }
+
     /// Who calls, as it says of itself at present, and what progress goes by.
     fn speaker(&self) -> (Caller, Option<Bytes>) {
         lock(&self.speaker).clone()
@@ -154,41 +168,19 @@ impl Context {
         channel: CallChannel,
         request: &Message,
     ) -> Self {
-        let task_ttl = match request.method() {
-            method::CALL_TOOL => server_tasks::ttl(&caller, request),
-            _ => None,
-        };
-        let speaker = (caller, progress_token(request));
-        Self::with(server, speaker, channel, task_ttl, f64::NEG_INFINITY)
-    }
-
-    fn with(
-        server: Arc<Server>,
-        speaker: (Caller, Option<Bytes>),
-        channel: CallChannel,
-        task_ttl: Option<Duration>,
-        reported: f64,
-    ) -> Self {
-        let state = CallInHand {
-            server,
-            caller: speaker.0.clone(),
-            speaker: Mutex::new(speaker),
-            channel,
-            task_ttl,
-            reported: Mutex::new(reported),
-            asked: AtomicBool::new(false),
-            unwanted: Stop::new(),
-            over: Stop::new(),
-        };
+        let mut state = CallInHand::new(server, (caller, progress_token(request)), channel);
+        if request.method() == method::CALL_TOOL {
+            state.task_ttl = server_tasks::ttl(&state.caller, request);
+        }
         Self { state: Arc::new(state), tool: None }
     }
 
     /// The same call, going on as a task.
     pub(super) fn as_task(&self, task: Arc<ServerTask>) -> Self {
         let (server, channel) = (Arc::clone(&self.state.server), CallChannel::Task(task));
-        let reported = *lock(&self.state.reported);
-        let cx = Self::with(server, self.state.speaker(), channel, None, reported);
-        Self { tool: self.tool.clone(), ..cx }
+        let mut state = CallInHand::new(server, self.state.speaker(), channel);
+        state.reported = Mutex::new(*lock(&self.state.reported));
+        Self { state: Arc::new(state), tool: self.tool.clone() }
     }
 
     /// Reports how far the call has got.

@@ -109,8 +109,10 @@ impl Request {
 pub(super) type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Answers the calls that the library does not answer.
-pub(super) type CallCallback =
-    dyn Fn(Request, Context) -> BoxedFuture<Result<Bytes, Error>> + Send + Sync;
+pub(super) type CallCallback = dyn Fn(Request, Context) -> BoxedFuture<RawResult> + Send + Sync;
+
+/// The text of a result, or why there is none.
+pub(super) type RawResult = Result<Bytes, Error>;
 
 /// Does some work, and makes an error of its panic: one broken call must not cost a connection.
 pub(super) async fn catch_panic<T>(

@@ -16,8 +16,8 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::legacy::Phase;
 
-use super::handler::{Error, Request};
-use super::{Server, notification, server_tasks};
+use super::handler::{Error, RawResult, Request};
+use super::{ClientCall, Server, notification, server_tasks};
 use crate::call::ReplySink as _;
 use crate::connection::{ClientConnection, lock};
 
@@ -158,11 +158,8 @@ impl Server {
     }
 
     /// `initialize`: settles on a revision, and remembers who this is (LIF-1).
-    pub(super) fn initialize(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Request,
-    ) -> Result<Bytes, Error> {
+    pub(super) fn initialize(&self, from: &ClientCall) -> RawResult {
+        let ClientCall { client, request: call, .. } = from;
         let params = call.value()?;
         let asked = call.text("protocolVersion")?;
         // The revision that was asked for, else our newest with a handshake (NEG-11).
@@ -253,12 +250,9 @@ pub enum Level {
 }
 
 impl Level {
-    const NAMES: [&str; 8] =
-        ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-
     /// As it stands on the wire.
     pub fn as_str(self) -> &'static str {
-        Self::NAMES[self as usize]
+        method::LEVELS[self as usize]
     }
 
     /// The level of that name, if there is one.
@@ -269,9 +263,8 @@ impl Level {
 
 /// The level of that name, or what is wrong with the name.
 pub(super) fn read_level(name: &str) -> Result<Level, String> {
-    let names = || Level::NAMES.join(", ");
-    Level::parse(name)
-        .ok_or_else(|| format!("there is no log level {name:?}; there are {}", names()))
+    let why = || format!("there is no log level {name:?}; there are {}", method::LEVELS.join(", "));
+    Level::parse(name).ok_or_else(why)
 }
 
 impl fmt::Display for Level {
@@ -364,12 +357,8 @@ impl ListenWishes {
 impl Server {
     /// `subscriptions/listen`: says what is honoured, and goes on until dropped
     /// (SUB-1, SUB-3, SUB-5). A result only if nothing is.
-    pub(super) fn listen(
-        &self,
-        client: &Arc<ClientConnection>,
-        exchange: Exchange,
-        call: &Request,
-    ) -> Option<Result<Bytes, Error>> {
+    pub(super) fn listen(&self, from: &ClientCall) -> Option<RawResult> {
+        let ClientCall { client, exchange, request: call } = from;
         let mut filter = match ListenWishes::read(call) {
             Ok(filter) => filter,
             Err(error) => return Some(Err(error)),
@@ -391,9 +380,9 @@ impl Server {
                 return Some(Err(Error::internal("too many subscriptions are open")));
             }
             let listen = ClientListen { client: Arc::downgrade(client), id: id.clone(), filter };
-            open.insert((client.number(), exchange), listen);
+            open.insert((client.number(), *exchange), listen);
         }
-        client.note(Some(exchange), &Message::notification(method::ACKNOWLEDGED, Some(&honoured)));
+        client.note(Some(*exchange), &Message::notification(method::ACKNOWLEDGED, Some(&honoured)));
         nothing.then(|| Ok(stamped(json!({}), &id).into()))
     }
 

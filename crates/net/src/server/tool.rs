@@ -428,42 +428,32 @@ impl<T: Into<ToolResult>> IntoToolResult for Result<T, Error> {
 /// [`Error`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
-pub struct ToolOutcome {
-    summary: String,
-    members: Map<String, Value>,
-    failure: Option<String>,
-}
+pub struct ToolOutcome(ToolResult);
 
 impl ToolOutcome {
     /// It worked.
     pub fn success(summary: impl Into<String>) -> Self {
-        Self { summary: summary.into(), members: Map::new(), failure: None }
+        Self(ToolResult::text(summary)).with("success", true)
     }
 
     /// It did not; `code` begins with `E_`.
     pub fn failure(code: &str, message: impl Into<String>) -> Self {
         let code = if code.starts_with("E_") { code.to_owned() } else { format!("E_{code}") };
-        Self { summary: message.into(), members: Map::new(), failure: Some(code) }
+        let message = message.into();
+        let error = json!({"code": code, "message": message});
+        Self(ToolResult::error(message)).with("success", false).with("error", error)
     }
 
     /// The same with another member of the structured content.
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
-        self.members.insert(member.to_owned(), value.into());
+        self.0.structured.get_or_insert_with(|| json!({}))[member] = value.into();
         self
     }
 }
 
 impl From<ToolOutcome> for ToolResult {
     fn from(outcome: ToolOutcome) -> Self {
-        let mut members = outcome.members;
-        members.insert("success".to_owned(), outcome.failure.is_none().into());
-        if let Some(code) = &outcome.failure {
-            let error = json!({"code": code, "message": outcome.summary});
-            members.insert("error".to_owned(), error);
-        }
-        let mut result = Self::text(outcome.summary).with_structured(members);
-        result.is_error = outcome.failure.is_some();
-        result
+        outcome.0
     }
 }
 

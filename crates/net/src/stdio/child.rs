@@ -57,8 +57,7 @@ pub struct Child {
     /// The server's stdout, which carries nothing but messages.
     pub stdout: Option<ChildStdout>,
     group: Arc<ChildGroup>,
-    life: watch::Receiver<Life>,
-    tail: Arc<Tail>,
+    exit: ExitWatch,
     /// It runs a container, whose removal takes its time.
     contained: bool,
 }
@@ -79,11 +78,11 @@ pub struct ExitWatch {
     tail: Arc<Tail>,
 }
 
-#[derive(Clone, Debug)]
-enum Life {
-    Running,
-    Exited(Exit),
-    Over(Exit),
+#[derive(Debug, Default)]
+struct Life {
+    exit: Option<Exit>,
+    /// The rest of the group has ended too.
+    is_over: bool,
 }
 
 impl Default for Grace {
@@ -131,13 +130,12 @@ impl Command {
 
         let tail = Arc::new(Tail::default());
         let group = Arc::new(group);
-        let (life, watched) = watch::channel(Life::Running);
+        let (life, watched) = watch::channel(Life::default());
         let child = Child {
             stdin: Some(stdin),
             stdout: Some(stdout),
             group: Arc::clone(&group),
-            life: watched,
-            tail: Arc::clone(&tail),
+            exit: ExitWatch { life: watched, tail: Arc::clone(&tail) },
             contained: container.is_some(),
         };
         let drain = tokio::spawn(stderr::drain(errors, self.name.clone(), Arc::clone(&tail)));
@@ -163,12 +161,12 @@ impl Child {
 
     /// The last lines of stderr, made harmless for a terminal, oldest first.
     pub fn stderr_tail(&self) -> Vec<String> {
-        self.tail.lines()
+        self.exit.tail.lines()
     }
 
     /// A listener that outlives this handle.
     pub fn exit_watch(&self) -> ExitWatch {
-        ExitWatch { life: self.life.clone(), tail: Arc::clone(&self.tail) }
+        self.exit.clone()
     }
 
     /// Waits until the direct child has exited, by itself or by our doing.
@@ -190,11 +188,11 @@ impl Child {
                 self.is_over_within(if self.contained { REMOVAL } else { UNKILLABLE }).await;
             }
         }
-        self.exit_watch().now().unwrap_or_else(|| Exit::unseen(self.stderr_tail()))
+        self.exit.now().unwrap_or_else(|| Exit::unseen(self.stderr_tail()))
     }
 
     async fn is_over_within(&mut self, patience: Duration) -> bool {
-        let over = self.life.wait_for(|life| matches!(life, Life::Over(_)));
+        let over = self.exit.life.wait_for(|life| life.is_over);
         timeout(patience, over).await.is_ok()
     }
 }
@@ -209,17 +207,14 @@ impl Drop for Child {
 impl ExitWatch {
     /// Waits until the child has exited. The group may still be ending.
     pub async fn wait(&mut self) -> Exit {
-        let exited = self.life.wait_for(|life| !matches!(life, Life::Running)).await.is_ok();
-        let exit = if exited { self.now() } else { None };
+        let exited = self.life.wait_for(|life| life.exit.is_some()).await;
+        let exit = exited.ok().and_then(|life| life.exit.clone());
         exit.unwrap_or_else(|| Exit::unseen(self.tail.lines()))
     }
 
     /// How the child ended, if it has.
     pub fn now(&self) -> Option<Exit> {
-        match &*self.life.borrow() {
-            Life::Running => None,
-            Life::Exited(exit) | Life::Over(exit) => Some(exit.clone()),
-        }
+        self.life.borrow().exit.clone()
     }
 }
 
@@ -245,14 +240,14 @@ async fn supervise(it: Supervised, drain: JoinHandle<()>) {
     _ = timeout(LAST_WORDS, drain).await;
     let last_words = it.tail.lines();
     let reason = it.container.as_ref().and_then(|ran| ran.explain(status, &last_words));
-    let exit = Exit { status, reason, last_words };
-    it.life.send_replace(Life::Exited(exit.clone()));
+    let exit = Some(Exit { status, reason, last_words });
+    it.life.send_modify(|life| life.exit = exit);
     if let Some(container) = &it.container {
         container.remove().await;
     }
     it.group.end(Grace::default().term).await;
     drain_stop.abort();
-    it.life.send_replace(Life::Over(exit));
+    it.life.send_modify(|life| life.is_over = true);
 }
 
 /// How long an exit waits for the rest of stderr. What the process itself wrote

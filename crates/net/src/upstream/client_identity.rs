@@ -20,13 +20,13 @@ use crate::connection::{ClientConnection, size};
 #[derive(Clone)]
 pub struct ClientIdentity {
     /// None for whichever the server speaks.
-    era: Option<Era>,
+    pub(crate) era: Option<Era>,
     who: Who,
     carried: Option<HeaderMap>,
     /// The parameters of its greeting.
-    greeting: Option<Box<[u8]>>,
+    pub(crate) greeting: Option<Box<[u8]>>,
     /// What a modern client says of itself with each request.
-    envelope: Vec<(Member, String)>,
+    pub(crate) envelope: Vec<(Member, String)>,
 }
 
 impl ClientIdentity {
@@ -45,21 +45,6 @@ impl ClientIdentity {
     /// Our own, in the era of the server. It is for a server that everybody shares.
     pub fn ours() -> Self {
         Self { era: None, who: Who::default(), carried: None, greeting: None, envelope: Vec::new() }
-    }
-
-    /// The era that is spoken; none for the server's.
-    pub(crate) fn era(&self) -> Option<Era> {
-        self.era
-    }
-
-    /// The parameters of its greeting, if it is known.
-    pub(crate) fn greeting(&self) -> Option<&[u8]> {
-        self.greeting.as_deref()
-    }
-
-    /// What a modern client says of itself with each request, as far as it is known.
-    pub(crate) fn envelope(&self) -> Vec<(Member, String)> {
-        self.envelope.clone()
     }
 
     /// The bytes of all that is kept of the client.

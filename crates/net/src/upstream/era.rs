@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use http::Response;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::json;
@@ -101,80 +100,7 @@ impl Eras {
     }
 }
 
-impl Upstream {
-    /// From here on clients of one era are served, and the server is spoken to
-    /// in the other or the same, on the pipe that is there. Nothing may be open.
-    pub(crate) fn change_eras(&self, eras: Eras, sharing: Sharing) {
-        let mut core = lock(&self.core);
-        core.transport = self.server.first_transport(eras.server);
-        core.half = eras.half(core.transport, sharing, None, &self.limits);
-        core.sharing = sharing;
-        self.modern.store(eras.server == Era::Modern, Ordering::Relaxed);
-    }
-
-    /// The server does not know the era it was asked in: from here on it is
-    /// spoken to in another, on the same pipe. Nothing may be open.
-    pub(crate) fn change_era(&self, era: Era) {
-        let sharing = lock(&self.core).sharing;
-        self.change_eras(Eras::both(era), sharing);
-    }
-
-    /// Says whether it is asked for its era only. Of an attempt whose first child
-    /// does not survive that question, only the second counts as one that broke.
-    pub(crate) fn set_probing(&self, probes: bool) {
-        self.probes_era.store(probes, Ordering::Relaxed);
-    }
-
-    /// Asks the server which era it speaks. Say [`change_eras`](Self::change_eras) when it is known.
-    pub(crate) async fn find_era(self: &Arc<Self>) -> EraFound {
-        let us = json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")});
-        let question = probe::question(&Id::from(1), &us);
-        match self.server.target() {
-            Target::Command(_) => self.ask_child(&question).await,
-            // The older transport has no modern servers.
-            Target::Url { strategy: Strategy::SseOnly, .. } => EraFound::Legacy,
-            Target::Url { .. } => {
-                let asking = tokio::time::timeout(HTTP_WAIT, self.probe(&question));
-                match self.stop.until(asking).await {
-                    Some(Ok(probed)) if probed.is_sse => EraFound::Legacy,
-                    Some(Ok(probed)) => found(Carrier::Http, &probed.reply),
-                    _ => EraFound::Nothing,
-                }
-            }
-        }
-    }
-
-    async fn ask_child(self: &Arc<Self>, question: &Message) -> EraFound {
-        self.change_era(Era::Modern);
-        self.set_probing(true);
-        let (waiter, answer) = AnswerWaiter::new();
-        let call = Call::new(waiter, Exchange(1));
-        self.open(&call, true, question, &None).detach();
-        let waiting = tokio::time::timeout(CHILD_WAIT, answer);
-        let reply = match self.stop.until(waiting).await {
-            None => return EraFound::Nothing,
-            Some(Err(_)) => ProbeReply::Silence,
-            Some(Ok(Ok(Outcome::Answered(answer)))) => probe::reply(None, &answer),
-            Some(Ok(_)) => ProbeReply::Broken,
-        };
-        self.set_probing(false);
-        call.cancel(None).detach();
-        match reply {
-            ProbeReply::Silence | ProbeReply::Broken => EraFound::Silent,
-            reply => found(Carrier::Pipe, &reply),
-        }
-    }
-}
-
-fn found(carrier: Carrier, reply: &ProbeReply) -> EraFound {
-    match probe::verdict(carrier, reply) {
-        Verdict::Modern(_) => EraFound::Modern,
-        Verdict::Legacy => EraFound::Legacy,
-        Verdict::Undecided | Verdict::Unusable => EraFound::Nothing,
-    }
-}
-
-/// What came of the question which era an endpoint speaks.
+/// What came of the question which era a server speaks.
 pub(crate) struct Probed {
     pub(crate) reply: ProbeReply,
     /// The answer, if it is one.
@@ -186,28 +112,88 @@ pub(crate) struct Probed {
 }
 
 impl Probed {
-    fn broken(failure: Failure) -> Self {
-        Self { reply: ProbeReply::Broken, answer: None, is_sse: false, failure: Some(failure) }
+    fn failed(reply: ProbeReply, failure: Failure) -> Self {
+        Self { reply, answer: None, is_sse: false, failure: Some(failure) }
     }
 }
 
 impl Upstream {
-    /// Asks an endpoint which era it speaks.
-    pub(crate) async fn probe(&self, question: &Message) -> Probed {
-        let Some(endpoint) = &self.http else { return Probed::broken(Failure::CLOSED) };
+    /// From here on clients of one era are served, and the server is spoken to
+    /// in the other or the same, on the pipe that is there. Nothing may be open.
+    pub(crate) fn change_eras(&self, eras: Eras, sharing: Sharing) {
+        let mut core = lock(&self.core);
+        core.transport = self.server.first_transport(eras.server);
+        core.half = eras.half(core.transport, sharing, None, &self.limits);
+        core.sharing = sharing;
+        self.modern.store(eras.server == Era::Modern, Ordering::Relaxed);
+    }
+
+    /// Asks the server which era it speaks. Say [`change_eras`](Self::change_eras) when it is known.
+    pub(crate) async fn find_era(self: &Arc<Self>) -> EraFound {
+        let us = json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")});
+        let question = probe::question(&Id::from(1), &us);
+        let (carrier, time) = match self.server.target() {
+            Target::Command(_) => (Carrier::Pipe, CHILD_WAIT),
+            // The older transport has no modern servers.
+            Target::Url { strategy: Strategy::SseOnly, .. } => return EraFound::Legacy,
+            Target::Url { .. } => (Carrier::Http, HTTP_WAIT),
+        };
+        let Some(probed) = self.stop.until(self.probe(&question, time, true)).await else {
+            return EraFound::Nothing;
+        };
+        match (probe::verdict(carrier, &probed.reply), &probed.answer) {
+            _ if probed.is_sse => EraFound::Legacy,
+            (Verdict::Legacy, None) if carrier == Carrier::Pipe => EraFound::Silent,
+            (Verdict::Modern(_), _) => EraFound::Modern,
+            (Verdict::Legacy, _) => EraFound::Legacy,
+            (Verdict::Undecided | Verdict::Unusable, _) => EraFound::Nothing,
+        }
+    }
+
+    /// Asks the server which era it speaks, for so long. Of an attempt whose first child
+    /// does not survive that question, only the second counts as one that broke, if there
+    /// `may_be_second`.
+    pub(crate) async fn probe(
+        self: &Arc<Self>,
+        question: &Message,
+        time: Duration,
+        may_be_second: bool,
+    ) -> Probed {
+        let (waiter, answer) = AnswerWaiter::new();
+        let call = Call::new(waiter, Exchange(1));
+        let asking = async {
+            if let Some(endpoint) = &self.http {
+                return self.probe_endpoint(endpoint, question).await;
+            }
+            self.probes_era.store(may_be_second, Ordering::Relaxed);
+            self.open(&call, true, question, &None).detach();
+            match answer.await {
+                Ok(Outcome::Answered(answer)) => {
+                    let reply = probe::reply(None, &answer);
+                    Probed { reply, answer: Some(answer), is_sse: false, failure: None }
+                }
+                Ok(Outcome::Failed(why)) => Probed::failed(ProbeReply::Broken, why),
+                Err(_) => Probed::failed(ProbeReply::Broken, Failure::CLOSED),
+            }
+        };
+        let probed = tokio::time::timeout(time, asking).await;
+        self.probes_era.store(false, Ordering::Relaxed);
+        call.cancel(None).detach();
+        let late = |_| Probed::failed(ProbeReply::Silence, Failure::Timeout { waited: time });
+        probed.unwrap_or_else(late)
+    }
+
+    async fn probe_endpoint(&self, endpoint: &HttpEndpoint, question: &Message) -> Probed {
         let asking = self.send(endpoint, |endpoint| {
             let mut request = endpoint.post_request(question.text(), &HttpSession::default());
             let version = Revision::NEWEST_MODERN.as_str();
             Mirror { version, method: question.method(), name: None }.write(request.headers_mut());
             request
         });
-        match asking.await {
-            Ok(response) => self.read_probe(endpoint, response).await,
-            Err(why) => Probed::broken(why),
-        }
-    }
-
-    async fn read_probe(&self, endpoint: &HttpEndpoint, response: Response<Incoming>) -> Probed {
+        let response = match asking.await {
+            Ok(response) => response,
+            Err(why) => return Probed::failed(ProbeReply::Broken, why),
+        };
         let code = response.status().as_u16();
         let media = content_type(response.headers()).unwrap_or_default();
         let (answer, is_sse, failure) = if response.status().is_success() {

@@ -16,12 +16,10 @@ use super::Upstream;
 use super::http::lane_of;
 use crate::backend::PendingWork;
 use crate::connection::{lock, now};
+use crate::drive::{Throttle, TooMuch};
 
 /// One notice in so much time, for ever: more than people or models read.
 const EACH: Duration = Duration::from_millis(1);
-
-/// So much of that time at once: ten thousand notices.
-const BURST: Duration = Duration::from_secs(10);
 
 /// Bytes that count as one more notice.
 const PIECE: usize = 64 << 10;
@@ -30,46 +28,21 @@ const PIECE: usize = 64 << 10;
 const AT_ONCE: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How often the log tells of it while it lasts.
-const AGAIN: Duration = Duration::from_mins(1);
-
 /// How much a server has said of late.
 #[derive(Debug, Default)]
 pub(super) struct Flood {
-    /// When there is room for all of it again.
-    clear: Option<Instant>,
-    /// When the log was last told.
-    told: Option<Instant>,
-    /// Since the reader last paused.
+    throttle: Throttle,
+    /// Notices that were too much, since the reader last paused.
     beyond: u32,
-}
-
-/// What comes of a notice.
-#[derive(Debug, Eq, PartialEq)]
-enum NoticeVerdict {
-    Passes,
-    /// It is too much.
-    Floods {
-        /// The log is to tell of it.
-        is_to_tell: bool,
-    },
 }
 
 impl Flood {
     /// One more notice of so many bytes.
-    fn handle_notice(&mut self, bytes: usize, now: Instant) -> NoticeVerdict {
-        let clear = self.clear.map_or(now, |clear| clear.max(now));
-        if clear.saturating_duration_since(now) < BURST {
-            let pieces = u32::try_from(bytes / PIECE).unwrap_or(u32::MAX).saturating_add(1);
-            self.clear = Some(clear + EACH.saturating_mul(pieces).min(BURST));
-            return NoticeVerdict::Passes;
-        }
-        self.beyond = self.beyond.saturating_add(1);
-        let is_to_tell = self.told.is_none_or(|told| now.saturating_duration_since(told) >= AGAIN);
-        if is_to_tell {
-            self.told = Some(now);
-        }
-        NoticeVerdict::Floods { is_to_tell }
+    fn handle_notice(&mut self, bytes: usize, now: Instant) -> Result<(), TooMuch> {
+        let pieces = u32::try_from(bytes / PIECE).unwrap_or(u32::MAX).saturating_add(1);
+        let passed = self.throttle.pass(EACH.saturating_mul(pieces), now);
+        self.beyond = self.beyond.saturating_add(passed.is_err().into());
+        passed
     }
 
     /// Whether the reader is to pause.
@@ -79,27 +52,6 @@ impl Flood {
             self.beyond = 0;
         }
         is_to_pause
-    }
-}
-
-impl Upstream {
-    /// Counts so many bytes that the server says unasked: notifications and its own requests.
-    pub(super) fn count_notice(&self, bytes: usize) {
-        let verdict = lock(&self.flood).handle_notice(bytes, now());
-        if verdict == (NoticeVerdict::Floods { is_to_tell: true }) {
-            tracing::warn!(
-                server = self.name,
-                "the server floods us with notices; it is read slowly"
-            );
-        }
-    }
-
-    /// Waits for a moment if the server says too much.
-    pub(super) async fn pace(&self) {
-        let is_to_pause = lock(&self.flood).is_to_pause();
-        if is_to_pause {
-            tokio::time::sleep(PAUSE).await;
-        }
     }
 }
 
@@ -135,6 +87,23 @@ impl Ration {
 }
 
 impl Upstream {
+    /// Counts so many bytes that the server says unasked: notifications and its own requests.
+    pub(super) fn count_notice(&self, bytes: usize) {
+        let verdict = lock(&self.flood).handle_notice(bytes, now());
+        if verdict == Err(TooMuch { is_to_tell: true }) {
+            let server = &self.name;
+            tracing::warn!(server, "the server floods us with notices; it is read slowly");
+        }
+    }
+
+    /// Waits for a moment if the server says too much.
+    pub(super) async fn pace(&self) {
+        let is_to_pause = lock(&self.flood).is_to_pause();
+        if is_to_pause {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
     /// `text` is no message, but may be torn and hold one.
     pub(super) fn handle_unreadable(
         self: &Arc<Self>,
@@ -224,9 +193,7 @@ mod tests {
     /// How many of `count` notices pass that come `apart` from each other.
     fn passed(flood: &mut Flood, count: u32, apart: Duration, start: Instant) -> usize {
         let at = |number: u32| start + apart * number;
-        (0..count)
-            .filter(|number| flood.handle_notice(100, at(*number)) == NoticeVerdict::Passes)
-            .count()
+        (0..count).filter(|number| flood.handle_notice(100, at(*number)).is_ok()).count()
     }
 
     #[test]
@@ -238,7 +205,7 @@ mod tests {
         let later = start + Duration::from_mins(1);
         assert_eq!(passed(&mut flood, 60_000, Duration::from_millis(1), later), 60_000);
         let mut large = Flood::default();
-        let is_let = |_: &u32| large.handle_notice(9 * PIECE, start) == NoticeVerdict::Passes;
+        let is_let = |_: &u32| large.handle_notice(9 * PIECE, start).is_ok();
         assert_eq!((0..30_000).filter(is_let).count(), 1000);
     }
 
@@ -247,11 +214,11 @@ mod tests {
         let start = now();
         let mut flood = Flood::default();
         passed(&mut flood, 10_000, Duration::ZERO, start);
-        assert_eq!(flood.handle_notice(1, start), NoticeVerdict::Floods { is_to_tell: true });
-        assert_eq!(flood.handle_notice(1, start), NoticeVerdict::Floods { is_to_tell: false });
-        let later = start + AGAIN;
+        assert_eq!(flood.handle_notice(1, start), Err(TooMuch { is_to_tell: true }));
+        assert_eq!(flood.handle_notice(1, start), Err(TooMuch { is_to_tell: false }));
+        let later = start + Duration::from_mins(1);
         passed(&mut flood, 10_000, Duration::ZERO, later);
-        assert_eq!(flood.handle_notice(1, later), NoticeVerdict::Floods { is_to_tell: true });
+        assert_eq!(flood.handle_notice(1, later), Err(TooMuch { is_to_tell: true }));
     }
 
     #[test]

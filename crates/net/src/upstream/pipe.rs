@@ -22,7 +22,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Notify;
 
 use super::target::Piped;
-use super::{Core, Fallback, Target, Transport, Upstream, add, http, sse, via};
+use super::{Core, Fallback, Strategy, Target, Transport, Upstream, add, http, sse, via};
 use crate::backend::PendingWork;
 use crate::connection::{lock, now};
 use crate::drive::{Either, race};
@@ -181,7 +181,7 @@ pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
 /// Starts the child and serves it until it ends or we are told to stop.
 async fn run_child(up: &Arc<Upstream>, command: &Command) -> PipeEnd {
     let command = match up.server.via() {
-        Some(via) => command.clone().env(via::VARIABLE, via.variable()),
+        Some(via) => command.clone().env(via::VARIABLE, &via.variable),
         None => command.clone(),
     };
     let mut child = match command.spawn(&up.server.details.environment) {
@@ -393,8 +393,10 @@ impl Upstream {
 
     /// Whether this transport may be the wrong one.
     pub(super) fn may_change_transport(&self) -> bool {
+        use Strategy::{HttpFirst, SseFirst};
         let is_settled = matches!(lock(&self.core).fallback, Fallback::Settled);
-        !is_settled && self.server.has_other_transport()
+        let target = self.server.target();
+        !is_settled && matches!(target, Target::Url { strategy: HttpFirst | SseFirst, .. })
     }
 
     /// The server does not speak this transport, for the reason `why`: what

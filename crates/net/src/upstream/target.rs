@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, Uri, header};
+use serde::Deserialize;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::revision::Era;
 use tokio::sync::{Mutex, watch};
@@ -68,7 +69,8 @@ pub enum Target {
 }
 
 /// Which HTTP transport to use, and which to fall back to.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
 pub enum Strategy {
     /// Streamable HTTP.
     HttpOnly,
@@ -90,13 +92,7 @@ impl FromStr for Strategy {
     type Err = UnknownStrategy;
 
     fn from_str(name: &str) -> Result<Self, UnknownStrategy> {
-        match name {
-            "http-only" => Ok(Self::HttpOnly),
-            "sse-only" => Ok(Self::SseOnly),
-            "http-first" => Ok(Self::HttpFirst),
-            "sse-first" => Ok(Self::SseFirst),
-            _ => Err(UnknownStrategy(name.to_owned())),
-        }
+        serde_json::from_value(name.into()).map_err(|_| UnknownStrategy(name.to_owned()))
     }
 }
 
@@ -250,12 +246,6 @@ impl ServerTarget {
             Strategy::SseFirst if era == Era::Modern => Transport::Http,
             Strategy::SseFirst | Strategy::SseOnly => Transport::Pipe,
         }
-    }
-
-    /// Whether there is another transport to try.
-    pub(super) fn has_other_transport(&self) -> bool {
-        let Target::Url { strategy, .. } = &self.details.target else { return false };
-        matches!(strategy, Strategy::HttpFirst | Strategy::SseFirst)
     }
 }
 

@@ -80,7 +80,8 @@ impl Upstream {
 pub struct Traffic {
     pub(super) received: AtomicU64,
     pub(super) sent: AtomicU64,
-    children: watch::Sender<u64>,
+    /// Processes that run.
+    pub(crate) children: watch::Sender<u64>,
     started: AtomicU64,
     restarted: AtomicU64,
     /// Children that broke and were not replaced yet.
@@ -111,11 +112,6 @@ impl Traffic {
     /// Processes of it that run.
     pub fn children(&self) -> u64 {
         *self.children.borrow()
-    }
-
-    /// Hears when a process of it is started, or ends.
-    pub(crate) fn watch_children(&self) -> watch::Receiver<u64> {
-        self.children.subscribe()
     }
 
     /// Processes of it that were started.

@@ -124,7 +124,7 @@ impl Ancestry {
 pub(super) struct Via {
     id: u64,
     /// What its children are started with.
-    variable: String,
+    pub(super) variable: String,
     told: Mutex<Told>,
     leads_back: watch::Sender<bool>,
     is_bridge: bool,
@@ -170,11 +170,6 @@ impl Via {
         let mut told = lock(&self.told);
         told.forget(now());
         told.header.clone()
-    }
-
-    /// What a child is told.
-    pub(super) fn variable(&self) -> &str {
-        &self.variable
     }
 
     /// Requests for this server came through these.
@@ -367,7 +362,7 @@ mod tests {
     #[test]
     fn a_process_that_serves_what_one_above_it_serves_is_a_loop() {
         let above = Ancestry::gateway("a", "a.json", None);
-        let variable = server(&above).via().unwrap().variable().to_owned();
+        let variable = server(&above).via().unwrap().variable.clone();
         let below = |serves| Ancestry::gateway(serves, "", Some(&variable));
         assert!(!above.is_loop() && !below("b").is_loop() && below("a").is_loop());
         let alone = server(&below("b"));
@@ -377,7 +372,7 @@ mod tests {
         for depth in 0..MOST_PROCESSES {
             let next = Ancestry::gateway(depth, "", Some(&variable));
             assert!(!next.is_loop(), "{depth}");
-            variable = server(&next).via().unwrap().variable().to_owned();
+            variable = server(&next).via().unwrap().variable.clone();
         }
         assert!(Ancestry::gateway("z", "", Some(&variable)).is_loop(), "too many");
         assert!(!Ancestry::gateway("z", "", Some("nonsense,x.y")).is_loop());

@@ -1,6 +1,7 @@
 //! The server library, as its clients see it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -108,7 +109,8 @@ impl Client {
         let serving = tokio::spawn(async move {
             let limits = Arc::new(Limits::default());
             let never = std::future::pending();
-            stdio::serve_on(input, output, backend, false, limits, never).await.unwrap();
+            let grace = Duration::from_secs(10);
+            stdio::serve_on((input, output), grace, backend, false, limits, never).await.unwrap();
         });
         let (input, output) = tokio::io::split(near);
         Self {

@@ -32,7 +32,14 @@ impl Pipe {
         let (read, write) = tokio::io::split(far);
         let backend = stage.backend.clone();
         let shutdown = async move { _ = stopped.await };
-        let task = tokio::spawn(serve_on(read, write, backend, false, Arc::new(limits), shutdown));
+        let task = tokio::spawn(serve_on(
+            (read, write),
+            Duration::from_secs(10),
+            backend,
+            false,
+            Arc::new(limits),
+            shutdown,
+        ));
         let (output, input) = tokio::io::split(near);
         Self { stage, lines: BufReader::new(output).lines(), input, stop, task }
     }

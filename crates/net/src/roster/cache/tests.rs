@@ -26,7 +26,7 @@ impl Folder {
     }
 
     fn cache(&self, entry: u64, total: u64, entries: usize) -> Cache {
-        Cache::at(&self.0).bounded(Bounds { entry, total, entries })
+        Cache { bounds: Bounds { entry, total, entries }, ..Cache::at(&self.0) }
     }
 
     fn entries(&self) -> usize {
@@ -52,10 +52,8 @@ fn key(name: &str) -> String {
 
 fn tools(texts: &[&'static str]) -> Definitions {
     let mut definitions = Definitions::default();
-    definitions.set(
-        ListKind::Tools,
-        texts.iter().map(|text| Bytes::from_static(text.as_bytes())).collect(),
-    );
+    let texts = texts.iter().map(|text| Bytes::from_static(text.as_bytes()));
+    definitions[ListKind::Tools as usize] = texts.collect();
     definitions
 }
 
@@ -254,7 +252,7 @@ fn definitions() -> impl Strategy<Value = Definitions> {
     prop::collection::vec(prop::collection::vec(json(), 0..4), 4).prop_map(|lists| {
         let mut definitions = Definitions::default();
         for (kind, list) in ListKind::ALL.into_iter().zip(lists) {
-            definitions.set(kind, list);
+            definitions[kind as usize] = list;
         }
         definitions
     })

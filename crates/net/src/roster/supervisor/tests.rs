@@ -426,7 +426,13 @@ fn play(probe: Option<Duration>, script: &str, expected: &str) {
             "want" => supervisor.want(words[1], now),
             "ready" => supervisor.handle_ready(words[1], attempt(), now),
             "broken" => {
-                supervisor.handle_broken(words[1], attempt(), Failure::CLOSED, now, Duration::ZERO);
+                supervisor.handle_broken(
+                    words[1],
+                    attempt(),
+                    Failure::CLOSED,
+                    now,
+                    Some(Duration::ZERO),
+                );
             }
             "at" => {
                 let time = words[1].trim_end_matches('s').parse().unwrap();
@@ -516,7 +522,7 @@ proptest! {
                 Step::Sleep => _ = supervisor.sleep(name),
                 Step::Ready => supervisor.handle_ready(name, attempt, now),
                 Step::Broken => {
-                    supervisor.handle_broken(name, attempt, Failure::CLOSED, now, Duration::ZERO);
+                    supervisor.handle_broken(name, attempt, Failure::CLOSED, now, Some(Duration::ZERO));
                 }
                 Step::Late => {
                     now += Duration::from_millis(later);

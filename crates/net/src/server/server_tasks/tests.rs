@@ -129,7 +129,8 @@ async fn a_task_that_is_cancelled_while_it_begins_is_over_and_watched_no_longer(
     let (input, mut answers) = (format!("{call}\n"), Vec::new());
     let limits = Arc::new(Limits::default());
     let never = std::future::pending();
-    stdio::serve_on(input.as_bytes(), &mut answers, server, false, limits, never).await.unwrap();
+    let (streams, grace) = ((input.as_bytes(), &mut answers), Duration::from_secs(10));
+    stdio::serve_on(streams, grace, server, false, limits, never).await.unwrap();
     let answer: Value = serde_json::from_slice(&answers).unwrap();
     assert_eq!(answer["result"]["resultType"], "task", "{answer}");
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();

@@ -178,12 +178,10 @@ impl Command {
         if path.is_none() || self.files(path).any(|file| platform::is_executable(&file)) {
             return Ok(());
         }
-        let program = self.program.clone();
-        match self.file(path) {
-            None => Err(SpawnError::NotInPath { program }),
-            Some(file) if !file.exists() => Err(SpawnError::NoSuchFile { file }),
-            Some(_) => Err(SpawnError::NotExecutable { program }),
-        }
+        let is_there = self.file(path).is_some_and(|file| file.exists());
+        let missing = io::ErrorKind::NotFound;
+        let kind = if is_there { io::ErrorKind::PermissionDenied } else { missing };
+        Err(self.explain(kind.into(), path))
     }
 
     pub(super) fn explain(&self, source: io::Error, path: Option<&OsStr>) -> SpawnError {

@@ -6,11 +6,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::connection::{lock, now};
+use crate::drive::{Throttle, TooMuch};
 
 /// Reads `errors` to the end.
 pub(super) async fn drain(
@@ -19,14 +20,16 @@ pub(super) async fn drain(
     tail: std::sync::Arc<Tail>,
 ) {
     let mut lines = LineCutter::default();
-    let mut flow = Flow::default();
+    let (mut throttle, mut lost) = (Throttle::default(), 0_u64);
     let mut say = |line: String| {
-        match flow.handle_line(now()) {
-            LineFate::Logged => tracing::info!(target: "child", server = name, "{line}"),
-            LineFate::Lost(Some(lost)) => {
+        let passed = throttle.pass(EACH, now());
+        lost += u64::from(passed.is_err());
+        match passed {
+            Ok(()) => tracing::info!(target: "child", server = name, "{line}"),
+            Err(TooMuch { is_to_tell: true }) => {
                 tracing::warn!(server = name, lost, "the server floods its stderr; lines are lost");
             }
-            LineFate::Lost(None) => {}
+            Err(_) => {}
         }
         tail.push(line);
     };
@@ -36,41 +39,6 @@ pub(super) async fn drain(
         lines.feed(&chunk[..read], &mut say);
     }
     lines.finish(&mut say);
-}
-
-/// How much of stderr is logged: much at once, little for ever.
-#[derive(Debug, Default)]
-struct Flow {
-    /// When there is room for as many as ever.
-    clear: Option<Instant>,
-    /// When that was last told.
-    told: Option<Instant>,
-    lost: u64,
-}
-
-/// What becomes of a line.
-#[derive(Debug, Eq, PartialEq)]
-enum LineFate {
-    Logged,
-    /// It is not logged; how many were not, if that is to be told.
-    Lost(Option<u64>),
-}
-
-impl Flow {
-    /// One more line.
-    fn handle_line(&mut self, now: Instant) -> LineFate {
-        let clear = self.clear.map_or(now, |clear| clear.max(now));
-        if clear.saturating_duration_since(now) < BURST {
-            self.clear = Some(clear + EACH);
-            return LineFate::Logged;
-        }
-        self.lost += 1;
-        let is_due = self.told.is_none_or(|told| now.saturating_duration_since(told) >= AGAIN);
-        if is_due {
-            self.told = Some(now);
-        }
-        LineFate::Lost(is_due.then_some(self.lost))
-    }
 }
 
 /// The last lines, bounded in number and in bytes; the oldest go first.
@@ -156,12 +124,6 @@ fn harmless(text: &str) -> String {
 /// One line in so much time, for ever: a log that grows faster helps nobody.
 const EACH: Duration = Duration::from_millis(10);
 
-/// So much of that time at once: a thousand lines.
-const BURST: Duration = Duration::from_secs(10);
-
-/// How often lost lines are told of.
-const AGAIN: Duration = Duration::from_mins(1);
-
 /// One read; as much as a pipe hands over at once by default, a page or two.
 const CHUNK: usize = 8 * 1024;
 
@@ -209,22 +171,6 @@ mod tests {
         let long = vec![b'x'; 3 * LINE_BYTES];
         let seen = lines_of(&[&long, &long, b"\nnext\n"]);
         assert_eq!(seen, ["x".repeat(LINE_BYTES) + "…", "next".to_owned()]);
-    }
-
-    #[test]
-    fn a_thousand_lines_are_logged_at_once_and_then_as_many_as_anybody_reads() {
-        let start = now();
-        let mut flow = Flow::default();
-        let logged = |flow: &mut Flow, count: u32, at| {
-            (0..count).filter(|_| flow.handle_line(at) == LineFate::Logged).count()
-        };
-        assert_eq!(logged(&mut flow, 1000, start), 1000);
-        assert_eq!(flow.handle_line(start), LineFate::Lost(Some(1)), "it is told at once");
-        assert_eq!(flow.handle_line(start), LineFate::Lost(None));
-        assert_eq!(logged(&mut flow, 5000, start + Duration::from_secs(1)), 100);
-        let later = start + AGAIN;
-        assert_eq!(logged(&mut flow, 1000, later), 1000);
-        assert_eq!(flow.handle_line(later), LineFate::Lost(Some(4903)), "and once more");
     }
 
     #[test]

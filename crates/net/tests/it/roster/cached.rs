@@ -95,7 +95,9 @@ async fn a_folder_that_cannot_be_used_hinders_nobody() {
 async fn a_full_cache_keeps_the_newest() {
     let (folder, journal) = (Folder::new(), journal());
     let bounds = Bounds { entries: 1, ..Bounds::default() };
-    let cache = Some(Cache::at(&folder.0).bounded(bounds));
+    let mut cache = Cache::at(&folder.0);
+    cache.bounds = bounds;
+    let cache = Some(cache);
     let roster = Roster::new(RosterOptions { cache, ..patient() });
     roster.add("a", child(&journal, &["lists"])).unwrap();
     assert_eq!(roster.ready().await, []);

@@ -108,10 +108,14 @@ async fn pages_are_read_to_the_end_and_what_a_server_does_not_have_is_not_asked_
         hit.json(200, &answer).await;
     });
     assert_eq!(late, []);
-    let names: Vec<_> = roster.prompts().iter().map(|prompt| prompt.name().into_owned()).collect();
+    let names: Vec<_> = roster
+        .definitions(ListKind::Prompts)
+        .iter()
+        .map(|prompt| prompt.name().into_owned())
+        .collect();
     assert_eq!(names, ["p", "q"]);
-    assert_eq!(roster.resources()[0].name(), "file:///r");
-    assert_eq!((roster.templates().len(), roster.tools().len()), (0, 0));
+    assert_eq!(roster.definitions(ListKind::Resources)[0].name(), "file:///r");
+    assert_eq!((roster.definitions(ListKind::Templates).len(), roster.tools().len()), (0, 0));
     assert_eq!(server.waiting(|hit| hit.message()["method"] == "tools/list"), 0);
     within(roster.close()).await;
 }

@@ -180,7 +180,8 @@ async fn a_server_may_have_ears_and_options_of_its_own() {
         .on_notification(move |note| _ = notes.send(note.method))
         .on_error(move |_| _ = errors.send("error".to_owned()))
         .on_close(move || _ = ends.send("close".to_owned()));
-    roster.add_with("a", child(&journal, &["lists"]), options).unwrap();
+    let connect = Duration::from_mins(1);
+    roster.add_within("a", child(&journal, &["lists"]), options, connect).unwrap();
     assert_eq!(roster.ready().await, []);
     assert!(!journal.lines().iter().any(|line| line.ends_with("server/discover")));
     let client = roster.client("a").await.unwrap();
