@@ -25,13 +25,12 @@ use switchboard_net::platform;
 
 pub use client_files::{Known, known};
 pub use entry::Entry;
-pub use gateway::{
-    Anonymous, GatewayBounds, GatewaySection, Granted, Group, Listen, Placed, ToolSearch,
-};
+pub use gateway::{Anonymous, GatewayBounds, GatewaySection, Granted, Group, Listen, ToolSearch};
 pub use import::{Candidate, Import, ImportOutcome, MergeError};
 pub use key::nearest;
 pub use schema::schema;
 pub use settings::{Edit, ServerOptions};
+pub use tree::Placed;
 
 mod client_files;
 mod entry;
@@ -146,19 +145,19 @@ impl Config {
     fn add(&mut self, section: &client_files::Section<'_>, around: &Surroundings) {
         let mut problems = Vec::new();
         for (name, node) in section.servers(&mut problems) {
-            if self.names().any(|other| other == name.text) {
-                let what = format!("server {:?} is there twice; the first one counts", name.text);
+            if self.names().any(|other| other == name.value) {
+                let what = format!("server {:?} is there twice; the first one counts", name.value);
                 problems.push(Problem::error(&name.place, what, "give each its own name"));
                 continue;
             }
             let before = problems.len();
             let read = entry::read(&name, node, section, around, &mut problems, &mut self.besides);
             for problem in &mut problems[before..] {
-                problem.server = Some(name.text.clone());
+                problem.server = Some(name.value.clone());
             }
             match read {
                 Some(entry) => self.servers.push(entry),
-                None => self.broken.push(name.text.clone()),
+                None => self.broken.push(name.value.clone()),
             }
         }
         self.problems.extend(problems);
@@ -288,6 +287,7 @@ impl fmt::Display for Problem {
 pub struct Surroundings {
     variables: HashMap<String, String>,
     folder: PathBuf,
+    /// Whether variables stay what they are.
     is_literal: bool,
 }
 
@@ -306,11 +306,6 @@ impl Surroundings {
     #[must_use]
     pub(crate) fn literal(&self) -> Self {
         Self { is_literal: true, ..self.clone() }
-    }
-
-    /// Whether variables stay what they are.
-    fn is_literal(&self) -> bool {
-        self.is_literal
     }
 
     /// A variable of the environment.

@@ -132,8 +132,8 @@ pub(super) fn section_hint(tree: &Node, file: &Path) -> String {
     let keys = tree.table().into_iter().flatten();
     let names = SECTIONS.into_iter().chain([super::gateway::NAME]);
     for (key, _) in keys {
-        if let Some(name) = nearest(&key.text, names.clone()) {
-            return format!("line {}: write {name:?} for {:?}", key.place.line, key.text);
+        if let Some(name) = nearest(&key.value, names.clone()) {
+            return format!("line {}: write {name:?} for {:?}", key.place.line, key.value);
         }
     }
     if file.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml")) {
@@ -178,7 +178,7 @@ impl<'t> Section<'t> {
 fn named_item<'t>(item: &'t Node, problems: &mut Vec<Problem>) -> Option<(MemberKey, &'t Node)> {
     let name = item.get("name");
     let key = name.and_then(|node| {
-        Some(MemberKey { text: node.text()?.to_owned(), place: node.place.clone() })
+        Some(MemberKey { place: node.place.clone(), value: node.text()?.to_owned() })
     });
     if key.is_none() {
         let what = "a server in a list has no name";

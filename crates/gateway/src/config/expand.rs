@@ -49,7 +49,7 @@ pub(super) struct FileVariables<'t> {
 impl FileVariables<'_> {
     /// Fills in the variables of a text.
     pub(super) fn expand(&self, text: &str) -> Result<String, BadVariable> {
-        if self.around.is_literal() {
+        if self.around.is_literal {
             return Ok(text.to_owned());
         }
         self.replace(text, |inner| self.value(inner))
@@ -57,7 +57,7 @@ impl FileVariables<'_> {
 
     /// Whether a text has variables that stay what they are.
     pub(super) fn are_left_in(&self, text: &str) -> bool {
-        self.around.is_literal() && text.contains("${")
+        self.around.is_literal && text.contains("${")
     }
 
     /// The same text with the variables that every file may have: what only one

@@ -13,8 +13,8 @@ use super::schema::{
     PORT_NUMBER, RATE, SERVER_DEFAULTS, TEXT, WORD_OR_WORDS, WORDS,
 };
 use super::settings::ServerOptions;
-use super::tree::{KeyValue, MemberKey, Node, Value};
-use super::{Problem, SourceLocation, Surroundings, Weight};
+use super::tree::{KeyValue, MemberKey, Node, Placed, Value};
+use super::{Problem, Surroundings, Weight};
 use crate::policy::{KeyHash, MIN_KEY, Principal};
 
 /// A section `switchboard`; the default is that there is none.
@@ -59,15 +59,6 @@ pub enum Anonymous {
     Nobody,
     /// What this grants.
     Granted(Arc<Principal>),
-}
-
-/// Something, and where in the file it is.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Placed<T> {
-    /// Where it is.
-    pub place: SourceLocation,
-    /// What it is.
-    pub value: T,
 }
 
 /// A set of servers under a name of its own.
@@ -223,8 +214,8 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
         |it, reader, at| it.keys = principals(reader, at, &mut it.granted),
     ),
     key(&["limits"], LIMITS, "", |it, reader, at| {
-        for (key, node) in members(reader, at) {
-            match find(BOUNDS, &key.text) {
+        for (key, node) in reader.members(at, OBJECT) {
+            match find(BOUNDS, &key.value) {
                 Some(bound) => {
                     *(bound.read)(&mut it.bounds) = reader.count((key, node)).map(usize::from);
                 }
@@ -331,8 +322,8 @@ pub(super) const PRINCIPAL_KEYS: &[FileKey<ReadInto<PrincipalDraft>>] = &[
         |it, reader, at| match reader.scalar(at).map(|text| text.parse()).transpose() {
             Ok(rate) => it.principal.rate = rate,
             Err(bad) => {
-                let what = format!("{:?}: {bad}", at.0.text);
-                reader.error(&at.1.place, what, "write \"60/m\" for one call a second");
+                let instead = "write \"60/m\" for one call a second";
+                it.principal.rate = reader.fail(at, format_args!(": {bad}"), instead);
             }
         },
     ),
@@ -370,8 +361,8 @@ fn read_members<T>(
     reader: &mut Reader<'_>,
     (key, node): KeyValue<'_>,
 ) {
-    for (key, node) in members(reader, (key, node)) {
-        match find(keys, &key.text) {
+    for (key, node) in reader.members((key, node), OBJECT) {
+        match find(keys, &key.value) {
             Some(known) => (known.read)(into, reader, (key, node)),
             None => reader.unknown(key, &names(keys)),
         }
@@ -389,7 +380,7 @@ pub(super) fn read(
     let Some(section) = tree.get(NAME) else { return gateway };
     let mut reader =
         Reader::new(FileVariables { around, inputs: tree.get("inputs"), braces: false });
-    let key = MemberKey { text: NAME.to_owned(), place: section.place.clone() };
+    let key = MemberKey { place: section.place.clone(), value: NAME.to_owned() };
     read_members(KEYS, &mut gateway, &mut reader, (&key, section));
     problems.append(&mut reader.problems);
     gateway
@@ -398,60 +389,42 @@ pub(super) fn read(
 /// A section that is not read may be about who must not come in.
 fn tell_misnamed(tree: &Node, problems: &mut Vec<Problem>) {
     let members = tree.table().unwrap_or_default();
-    let last = members.iter().rposition(|(key, _)| key.text == NAME);
+    let last = members.iter().rposition(|(key, _)| key.value == NAME);
     for (at, (key, _)) in members.iter().enumerate() {
-        if key.text == NAME {
+        if key.value == NAME {
             if last != Some(at) {
                 let what = format!("{NAME:?} is there twice; the last one counts");
                 problems.push(Problem::error(&key.place, what, "put all of it into one"));
             }
-        } else if nearest(&key.text, [NAME].into_iter()).is_some() {
-            let what = format!("{:?} is nearly {NAME:?}, and nothing in it holds", key.text);
+        } else if nearest(&key.value, [NAME].into_iter()).is_some() {
+            let what = format!("{:?} is nearly {NAME:?}, and nothing in it holds", key.value);
             problems.push(Problem::error(&key.place, what, format!("write {NAME:?}")));
         }
     }
 }
 
-/// The members of an object; none if it is something else, which is told.
-fn members<'t>(
-    reader: &mut Reader<'_>,
-    (key, node): (&MemberKey, &'t Node),
-) -> &'t [(MemberKey, Node)] {
-    let Some(members) = node.table() else {
-        reader.wrong((key, node), "write an object: { … }");
-        return &[];
-    };
-    members
-}
+/// What to write where an object is wanted.
+const OBJECT: &str = "write an object: { … }";
 
-fn port(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<u16> {
-    let port = reader.scalar((key, node))?.parse().ok();
-    if port.is_none() {
-        let what = format!("{:?} is no port", key.text);
-        reader.error(&node.place, what, "write a number from 0 to 65535; 0 is any free one");
-    }
-    port
+fn port(reader: &mut Reader<'_>, at: KeyValue<'_>) -> Option<u16> {
+    let port = reader.scalar(at)?.parse().ok();
+    let instead = "write a number from 0 to 65535; 0 is any free one";
+    port.or_else(|| reader.fail(at, " is no port", instead))
 }
 
 fn search(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<ToolSearch> {
     match &node.value {
         Value::Bool(true) => Some(ToolSearch::Always),
         Value::Bool(false) => Some(ToolSearch::Never),
-        Value::Number(_) => {
-            let bound = reader.count((key, node))?;
-            Some(ToolSearch::Above(bound.get()))
-        }
-        _ => {
-            reader.wrong((key, node), "write true, false, or the number of tools to search above");
-            None
-        }
+        Value::Number(_) => Some(ToolSearch::Above(reader.count((key, node))?.get())),
+        _ => reader.wrong((key, node), "write true, false, or the number of tools to search above"),
     }
 }
 
 fn defaults(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> ServerOptions {
     let mut draft = EntryDraft::new("", reader.variables);
-    for (key, node) in members(reader, (key, node)) {
-        let known = find(key::KEYS, &key.text);
+    for (key, node) in reader.members((key, node), OBJECT) {
+        let known = find(key::KEYS, &key.value);
         match known.filter(|known| DEFAULTS.contains(&known.names[0])) {
             Some(known) => (known.read)(&mut draft, (key, node)),
             None => draft.reader.unknown(key, DEFAULTS),
@@ -463,18 +436,18 @@ fn defaults(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> ServerOptions
 
 fn groups(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    for (name, node) in members(reader, (key, node)) {
-        if !is_plain(&name.text) {
-            let what = format!("{:?} is no name for a group: it is part of a URL", name.text);
+    for (name, node) in reader.members((key, node), OBJECT) {
+        if !is_plain(&name.value) {
+            let what = format!("{:?} is no name for a group: it is part of a URL", name.value);
             reader.error(&name.place, what, "use letters, digits, _, - and .");
             continue;
         }
-        if groups.iter().any(|group| group.name == name.text) {
-            let what = format!("group {:?} is there twice; the first one counts", name.text);
+        if groups.iter().any(|group| group.name == name.value) {
+            let what = format!("group {:?} is there twice; the first one counts", name.value);
             reader.error(&name.place, what, "give each its own name");
             continue;
         }
-        groups.push(Group { name: name.text.clone(), servers: reader.placed((name, node)) });
+        groups.push(Group { name: name.value.clone(), servers: reader.placed((name, node)) });
     }
     groups
 }
@@ -494,21 +467,21 @@ fn principals(
     granted: &mut Vec<Granted>,
 ) -> Vec<Arc<Principal>> {
     let mut keys: Vec<Arc<Principal>> = Vec::new();
-    for (name, node) in members(reader, (key, node)) {
+    for (name, node) in reader.members((key, node), OBJECT) {
         let before = reader.problems.len();
         let mut principal = PrincipalDraft::read(reader, (name, node), granted);
-        principal.name.clone_from(&name.text);
-        if name.text.is_empty() {
+        principal.name.clone_from(&name.value);
+        if name.value.is_empty() {
             let what = "a key has no name".to_owned();
             reader.error(&name.place, what, "name whoever has it: it is shown in logs");
         }
         if keys.iter().any(|other| other.name == principal.name) {
-            let what = format!("key {:?} is there twice; the first one counts", name.text);
+            let what = format!("key {:?} is there twice; the first one counts", name.value);
             reader.error(&name.place, what, "give each its own name");
             continue;
         }
         if principal.keys.is_empty() && reader.problems.len() == before {
-            let what = format!("key {:?} has no hash", name.text);
+            let what = format!("key {:?} has no hash", name.value);
             reader.error(&name.place, what, format!("add \"hash\": \"sha256:…\"; {NEW}"));
         }
         if reader.problems[before..].iter().any(|problem| problem.weight == Weight::Error) {
@@ -517,7 +490,7 @@ fn principals(
         }
         let is_shared = |key: &KeyHash| principal.keys.contains(key);
         if let Some(other) = keys.iter().find(|other| other.keys.iter().any(is_shared)) {
-            let what = format!("{:?} has the same key as {:?}", name.text, other.name);
+            let what = format!("{:?} has the same key as {:?}", name.value, other.name);
             reader.error(&name.place, what, NEW);
         }
         keys.push(Arc::new(principal));
@@ -547,8 +520,8 @@ fn anonymous(
             Anonymous::Granted(Arc::new(principal))
         }
         _ => {
-            reader.wrong((key, node), "write true, false, or { \"servers\": [\"…\"] }");
-            Anonymous::Nobody
+            let instead = "write true, false, or { \"servers\": [\"…\"] }";
+            reader.wrong((key, node), instead).unwrap_or(Anonymous::Nobody)
         }
     }
 }
@@ -558,7 +531,7 @@ fn hashes(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<KeyHash> {
     for Placed { place, value } in reader.one_or_more((key, node)) {
         match value.parse() {
             Ok(hash) => hashes.push(hash),
-            Err(bad) => reader.error(&place, format!("{:?}: {bad}", key.text), NEW),
+            Err(bad) => reader.error(&place, format!("{:?}: {bad}", key.value), NEW),
         }
     }
     hashes
@@ -567,14 +540,14 @@ fn hashes(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<KeyHash> {
 /// Keys that a variable holds. In the file itself everybody reads them.
 fn in_clear(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<KeyHash> {
     if node.text().is_some_and(|text| !text.contains("${")) {
-        let what = format!("{:?} is in the file for everybody to read", key.text);
+        let what = format!("{:?} is in the file for everybody to read", key.value);
         let instead = "write \"hash\": \"sha256:…\", or \"key\": \"${VAR}\"";
-        reader.problems.push(Problem::note(&node.place, what, instead));
+        reader.note(&node.place, what, instead);
     }
     let mut hashes = Vec::new();
     for Placed { place, value } in reader.one_or_more((key, node)) {
         if KeyHash::is_weak(&value) {
-            let what = format!("{:?} has fewer than {MIN_KEY} characters", key.text);
+            let what = format!("{:?} has fewer than {MIN_KEY} characters", key.value);
             reader.error(&place, what, NEW);
         }
         hashes.push(KeyHash::compute(value.trim().as_bytes()));

@@ -121,13 +121,13 @@ fn candidates(
         let variables = FileVariables { around, inputs: section.inputs, braces: section.braces };
         // `Config::parse` has reported the mistakes of the section.
         for (name, node) in section.servers(&mut Vec::new()) {
-            if found.len() >= MAX_SERVERS || found.iter().any(|other| other.name == name.text) {
+            if found.len() >= MAX_SERVERS || found.iter().any(|other| other.name == name.value) {
                 continue;
             }
             let (node, mut problems) = (portable(node, &variables), Vec::new());
             let plain = Section::plain(&node);
             let entry = entry::read(&name, &node, &plain, around, &mut problems, &mut Vec::new());
-            let MemberKey { text: name, place } = name;
+            let MemberKey { value: name, place } = name;
             let (client, fate) = (client.to_owned(), ImportOutcome::Broken);
             found.push(Candidate { name, client, place, entry, problems, fate, node });
         }
@@ -246,7 +246,7 @@ fn input(node: &Node) -> CstInputValue {
         Value::Text(text) => CstInputValue::String(text.clone()),
         Value::List(items) => CstInputValue::Array(items.iter().map(input).collect()),
         Value::Table(members) => {
-            let members = members.iter().map(|(key, node)| (key.text.clone(), input(node)));
+            let members = members.iter().map(|(key, node)| (key.value.clone(), input(node)));
             CstInputValue::Object(members.collect())
         }
     }

@@ -1,6 +1,7 @@
 //! JSON with comments, or TOML, as one tree that knows where its parts stand.
 
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use jsonc_parser::{CollectOptions, ParseOptions, ast, parse_to_ast};
@@ -10,14 +11,22 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Problem, SourceLocation};
 
-/// A value and its place.
-#[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) place: SourceLocation,
-    pub(super) value: Value,
+/// Something, and where in the file it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placed<T> {
+    /// Where it is.
+    pub place: SourceLocation,
+    /// What it is.
+    pub value: T,
 }
 
-#[derive(Clone, Debug)]
+/// A value of a file.
+pub(super) type Node = Placed<Value>;
+
+/// The name of a member.
+pub(super) type MemberKey = Placed<String>;
+
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Null,
     Bool(bool),
@@ -26,13 +35,6 @@ pub(super) enum Value {
     Text(String),
     List(Vec<Node>),
     Table(Vec<(MemberKey, Node)>),
-}
-
-/// The name of a member and its place.
-#[derive(Clone, Debug)]
-pub(super) struct MemberKey {
-    pub(super) text: String,
-    pub(super) place: SourceLocation,
 }
 
 /// A member of an object.
@@ -71,7 +73,7 @@ impl Node {
     /// The member of that name.
     pub(super) fn get(&self, name: &str) -> Option<&Self> {
         let mut members = self.table()?.iter().rev();
-        members.find(|(key, _)| key.text == name).map(|(_, node)| node)
+        members.find(|(key, _)| key.value == name).map(|(_, node)| node)
     }
 
     /// The same as JSON; none for a number that JSON does not have.
@@ -84,10 +86,18 @@ impl Node {
             Value::List(items) => Json::Array(items.iter().map(Self::json).collect::<Option<_>>()?),
             Value::Table(members) => {
                 let members =
-                    members.iter().map(|(key, node)| Some((key.text.clone(), node.json()?)));
+                    members.iter().map(|(key, node)| Some((key.value.clone(), node.json()?)));
                 Json::Object(members.collect::<Option<_>>()?)
             }
         })
+    }
+
+    /// It as a number of some type, if it is one.
+    pub(super) fn number<T: FromStr>(&self) -> Option<T> {
+        match &self.value {
+            Value::Number(number) => number.parse().ok(),
+            _ => None,
+        }
     }
 
     pub(super) fn text(&self) -> Option<&str> {
@@ -155,7 +165,7 @@ fn from_json(places: &LineIndex<'_>, value: ast::Value<'_>) -> Node {
         ast::Value::Object(object) => {
             let members = object.properties.into_iter().map(|member| {
                 let place = places.at(member.range.start);
-                let key = MemberKey { text: member.name.into_string(), place };
+                let key = MemberKey { place, value: member.name.into_string() };
                 (key, from_json(places, member.value))
             });
             (object.range.start, Value::Table(members.collect()))
@@ -180,7 +190,7 @@ fn members(places: &LineIndex<'_>, table: DeTable<'_>) -> Vec<(MemberKey, Node)>
         .into_iter()
         .map(|(key, value)| {
             let start = key.span().start;
-            let key = MemberKey { text: key.into_inner().into_owned(), place: places.at(start) };
+            let key = MemberKey { place: places.at(start), value: key.into_inner().into_owned() };
             (start, key, from_toml(places, value))
         })
         .collect();
