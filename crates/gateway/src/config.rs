@@ -23,6 +23,9 @@ use std::{fmt, thread};
 
 use switchboard_net::platform;
 
+use expand::FileVariables;
+use reader::Reader;
+
 pub use client_files::{Known, known};
 pub use entry::Entry;
 pub use gateway::{Anonymous, GatewayBounds, GatewaySection, Granted, Group, Listen, ToolSearch};
@@ -135,32 +138,34 @@ impl Config {
             return Err(ReadError::NoServers { file: file.to_owned(), instead });
         }
         let mut config = Self { file: file.to_owned(), ..Self::default() };
+        let variables = FileVariables { around, inputs: tree.get("inputs"), braces: false };
+        let mut reader = Reader::new(variables);
         for section in found {
-            config.add(&section, around);
+            reader.variables = section.variables;
+            config.add(&section, &mut reader);
         }
-        config.gateway = gateway::read(&tree, around, &mut config.problems);
+        reader.variables = variables;
+        config.gateway = gateway::read(&tree, &mut reader);
+        (config.problems, config.besides) = (reader.problems, reader.besides);
         Ok(config)
     }
 
-    fn add(&mut self, section: &client_files::Section<'_>, around: &Surroundings) {
-        let mut problems = Vec::new();
-        for (name, node) in section.servers(&mut problems) {
+    fn add(&mut self, section: &client_files::Section<'_>, reader: &mut Reader<'_>) {
+        for (name, node) in section.servers(reader) {
             if self.names().any(|other| other == name.value) {
                 let what = format!("server {:?} is there twice; the first one counts", name.value);
-                problems.push(Problem::error(&name.place, what, "give each its own name"));
+                reader.error(&name.place, what, "give each its own name");
                 continue;
             }
-            let before = problems.len();
-            let read = entry::read(&name, node, section, around, &mut problems, &mut self.besides);
-            for problem in &mut problems[before..] {
-                problem.server = Some(name.value.clone());
-            }
-            match read {
+            let before = reader.problems.len();
+            match entry::read(&name, node, reader) {
                 Some(entry) => self.servers.push(entry),
                 None => self.broken.push(name.value.clone()),
             }
+            for problem in &mut reader.problems[before..] {
+                problem.server = Some(name.value.clone());
+            }
         }
-        self.problems.extend(problems);
     }
 
     /// The names of all servers, those with mistakes last.

@@ -7,13 +7,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Strategy, Target};
 
-use super::client_files::Section;
-use super::expand::{self, FileVariables};
+use super::expand;
 use super::key::{FOR_COMMANDS, FOR_URLS, KEYS, THEIRS, find, similar};
 use super::reader::Reader;
 use super::settings::ServerOptions;
 use super::tree::{KeyValue, MemberKey, Node, Placed, Value};
-use super::{Problem, SourceLocation, Surroundings, Weight};
+use super::{SourceLocation, Weight};
 use crate::plan::ServerPlan;
 
 /// A server, with its variables filled in.
@@ -46,22 +45,15 @@ impl Entry {
 }
 
 /// Reads a server; none if it has mistakes, which are told.
-pub(super) fn read(
-    name: &MemberKey,
-    node: &Node,
-    section: &Section<'_>,
-    around: &Surroundings,
-    problems: &mut Vec<Problem>,
-    besides: &mut Vec<PathBuf>,
-) -> Option<Entry> {
+pub(super) fn read(name: &MemberKey, node: &Node, reader: &mut Reader<'_>) -> Option<Entry> {
     let Some(members) = node.table() else {
         let what = format!("server {:?} is {}", name.value, node.kind());
         let instead = "write an object: { \"command\": \"…\" } or { \"url\": \"…\" }";
-        problems.push(Problem::error(&node.place, what, instead));
+        reader.error(&node.place, what, instead);
         return None;
     };
-    let variables = FileVariables { around, inputs: section.inputs, braces: section.braces };
-    let mut draft = EntryDraft::new(&name.value, variables);
+    let before = reader.problems.len();
+    let mut draft = EntryDraft::new(&name.value, reader);
     if matches!(name.value.as_str(), "" | "." | "..") {
         // Clients make another path of it before they ask for it.
         let what = format!("{:?} is no name for a server: it is part of a URL", name.value);
@@ -74,25 +66,23 @@ pub(super) fn read(
             draft.unknown(key);
         }
     }
-    let target = draft.target(name, members);
+    let is_told = draft.reader.has_mistakes(before);
+    let target = draft.target(name, members, is_told);
     let EntryDraft { enabled, mut plan, options, reader, .. } = draft;
-    besides.extend(reader.besides);
-    let mut found = reader.problems;
-    let is_whole = found.iter().all(|problem| problem.weight != Weight::Error);
+    let is_whole = !reader.has_mistakes(before);
     if !enabled {
         // A server that is switched off may have mistakes.
-        for problem in &mut found {
+        for problem in &mut reader.problems[before..] {
             problem.weight = Weight::Note;
         }
     }
-    problems.extend(found);
     plan.target = target.filter(|_| is_whole)?;
     Some(Entry { place: name.place.clone(), enabled, plan, options })
 }
 
 /// What is known so far.
-pub(super) struct EntryDraft<'t> {
-    pub(super) reader: Reader<'t>,
+pub(super) struct EntryDraft<'r, 't> {
+    pub(super) reader: &'r mut Reader<'t>,
     /// A program, and its arguments if they are in the same list.
     pub(super) command: Option<Placed<Vec<String>>>,
     pub(super) args: Option<Placed<Vec<String>>>,
@@ -130,10 +120,10 @@ impl TransportKind {
     }
 }
 
-impl<'t> EntryDraft<'t> {
-    pub(super) fn new(name: &str, variables: FileVariables<'t>) -> Self {
+impl<'r, 't> EntryDraft<'r, 't> {
+    pub(super) fn new(name: &str, reader: &'r mut Reader<'t>) -> Self {
         Self {
-            reader: Reader::new(variables),
+            reader,
             command: None,
             args: None,
             env: Vec::new(),
@@ -176,7 +166,7 @@ impl<'t> EntryDraft<'t> {
     }
 }
 
-pub(super) fn program(it: &mut EntryDraft<'_>, (key, node): KeyValue<'_>) {
+pub(super) fn program(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
     let words = match &node.value {
         // What follows the program are its arguments.
         Value::List(words) => match words.first().filter(|word| word.text().is_none()) {
@@ -189,13 +179,13 @@ pub(super) fn program(it: &mut EntryDraft<'_>, (key, node): KeyValue<'_>) {
 }
 
 /// As it is: what looks like a variable is a word.
-pub(super) fn describe(it: &mut EntryDraft<'_>, (key, node): KeyValue<'_>) {
+pub(super) fn describe(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
     let text = node.text().map(ToOwned::to_owned);
     let text = text.or_else(|| it.reader.wrong((key, node), "write a text in quotes"));
     it.plan.description = text;
 }
 
-pub(super) fn transport(it: &mut EntryDraft<'_>, (key, node): KeyValue<'_>) {
+pub(super) fn transport(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
     let kind = match node.text().map(|name| (name, TransportKind::parse(name))) {
         Some((_, Some(value))) => Some(Placed { place: node.place.clone(), value }),
         Some((name, None)) => {
@@ -208,26 +198,26 @@ pub(super) fn transport(it: &mut EntryDraft<'_>, (key, node): KeyValue<'_>) {
     it.kind = kind.or(it.kind.take());
 }
 
-pub(super) fn bearer(it: &mut EntryDraft<'_>, at: KeyValue<'_>) {
+pub(super) fn bearer(it: &mut EntryDraft<'_, '_>, at: KeyValue<'_>) {
     let name = MemberKey { place: at.1.place.clone(), value: "Authorization".to_owned() };
     it.headers.extend(it.reader.variable(at).map(|token| (name, format!("Bearer {token}"))));
 }
 
-pub(super) fn header_variables(it: &mut EntryDraft<'_>, at: KeyValue<'_>) {
+pub(super) fn header_variables(it: &mut EntryDraft<'_, '_>, at: KeyValue<'_>) {
     for (header, node) in it.reader.members(at, "write an object: { \"Header\": \"VARIABLE\" }") {
         it.headers.extend(it.reader.variable((header, node)).map(|value| (header.clone(), value)));
     }
 }
 
 /// Variables to pass on if they are there.
-pub(super) fn passed_on(it: &mut EntryDraft<'_>, at: KeyValue<'_>) {
+pub(super) fn passed_on(it: &mut EntryDraft<'_, '_>, at: KeyValue<'_>) {
     for name in it.reader.words(at).unwrap_or_default() {
         let value = it.reader.variables.around.variable(&name);
         it.env.extend(value.map(|value| (name, value.to_owned())));
     }
 }
 
-pub(super) fn tool_filter(it: &mut EntryDraft<'_>, (key, node): KeyValue<'_>) {
+pub(super) fn tool_filter(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
     let list = node.get("list").and_then(|list| it.reader.words((key, list)));
     match (node.get("mode").and_then(Node::text), list) {
         (Some("allow"), Some(list)) => it.plan.tools.only = Some(list),
@@ -239,9 +229,14 @@ pub(super) fn tool_filter(it: &mut EntryDraft<'_>, (key, node): KeyValue<'_>) {
     }
 }
 
-impl EntryDraft<'_> {
+impl EntryDraft<'_, '_> {
     /// The server's command or URL; none if it has neither, which is told.
-    fn target(&mut self, name: &MemberKey, members: &[(MemberKey, Node)]) -> Option<Target> {
+    fn target(
+        &mut self,
+        name: &MemberKey,
+        members: &[(MemberKey, Node)],
+        is_told: bool,
+    ) -> Option<Target> {
         match (self.command.take(), self.url.take()) {
             (Some(command), None) => {
                 let instead = "leave it out; what a command needs goes into \"env\" or \"args\"";
@@ -258,13 +253,12 @@ impl EntryDraft<'_> {
                 self.reader.error(&url.place, what, "keep one of \"command\" and \"url\"");
                 None
             }
+            // What is wrong with either was told already.
+            (None, None) if is_told => None,
             (None, None) => {
-                // What is wrong with either was told already.
-                if self.reader.problems.iter().all(|problem| problem.weight == Weight::Note) {
-                    let what = format!("server {:?} has neither a command nor a URL", name.value);
-                    let instead = "add \"command\": \"…\" for a program, or \"url\": \"https://…\"";
-                    self.reader.error(&name.place, what, instead);
-                }
+                let what = format!("server {:?} has neither a command nor a URL", name.value);
+                let instead = "add \"command\": \"…\" for a program, or \"url\": \"https://…\"";
+                self.reader.error(&name.place, what, instead);
                 None
             }
         }

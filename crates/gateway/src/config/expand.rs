@@ -42,7 +42,9 @@ impl BadVariable {
 #[derive(Clone, Copy)]
 pub(super) struct FileVariables<'t> {
     pub(super) around: &'t Surroundings,
+    /// What `${input:…}` stands for (VS Code).
     pub(super) inputs: Option<&'t Node>,
+    /// Whether `{env:VAR}` is a variable too (opencode).
     pub(super) braces: bool,
 }
 

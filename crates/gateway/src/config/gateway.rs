@@ -5,7 +5,6 @@ use std::sync::Arc;
 use switchboard_proto::limits::Limits;
 
 use super::entry::EntryDraft;
-use super::expand::FileVariables;
 use super::key::{self, FileKey, find, key, names, nearest};
 use super::reader::Reader;
 use super::schema::{
@@ -14,7 +13,6 @@ use super::schema::{
 };
 use super::settings::ServerOptions;
 use super::tree::{KeyValue, MemberKey, Node, Placed, Value};
-use super::{Problem, Surroundings, Weight};
 use crate::policy::{KeyHash, MIN_KEY, Principal};
 
 /// A section `switchboard`; the default is that there is none.
@@ -370,35 +368,28 @@ fn read_members<T>(
 }
 
 /// Reads the section of a file, if it has one.
-pub(super) fn read(
-    tree: &Node,
-    around: &Surroundings,
-    problems: &mut Vec<Problem>,
-) -> GatewaySection {
+pub(super) fn read(tree: &Node, reader: &mut Reader<'_>) -> GatewaySection {
     let mut gateway = GatewaySection::default();
-    tell_misnamed(tree, problems);
+    tell_misnamed(tree, reader);
     let Some(section) = tree.get(NAME) else { return gateway };
-    let mut reader =
-        Reader::new(FileVariables { around, inputs: tree.get("inputs"), braces: false });
     let key = MemberKey { place: section.place.clone(), value: NAME.to_owned() };
-    read_members(KEYS, &mut gateway, &mut reader, (&key, section));
-    problems.append(&mut reader.problems);
+    read_members(KEYS, &mut gateway, reader, (&key, section));
     gateway
 }
 
 /// A section that is not read may be about who must not come in.
-fn tell_misnamed(tree: &Node, problems: &mut Vec<Problem>) {
+fn tell_misnamed(tree: &Node, reader: &mut Reader<'_>) {
     let members = tree.table().unwrap_or_default();
     let last = members.iter().rposition(|(key, _)| key.value == NAME);
     for (at, (key, _)) in members.iter().enumerate() {
         if key.value == NAME {
             if last != Some(at) {
                 let what = format!("{NAME:?} is there twice; the last one counts");
-                problems.push(Problem::error(&key.place, what, "put all of it into one"));
+                reader.error(&key.place, what, "put all of it into one");
             }
         } else if nearest(&key.value, [NAME].into_iter()).is_some() {
             let what = format!("{:?} is nearly {NAME:?}, and nothing in it holds", key.value);
-            problems.push(Problem::error(&key.place, what, format!("write {NAME:?}")));
+            reader.error(&key.place, what, format!("write {NAME:?}"));
         }
     }
 }
@@ -422,15 +413,15 @@ fn search(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<ToolSear
 }
 
 fn defaults(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> ServerOptions {
-    let mut draft = EntryDraft::new("", reader.variables);
-    for (key, node) in reader.members((key, node), OBJECT) {
+    let members = reader.members((key, node), OBJECT);
+    let mut draft = EntryDraft::new("", reader);
+    for (key, node) in members {
         let known = find(key::KEYS, &key.value);
         match known.filter(|known| DEFAULTS.contains(&known.names[0])) {
             Some(known) => (known.read)(&mut draft, (key, node)),
             None => draft.reader.unknown(key, DEFAULTS),
         }
     }
-    reader.problems.append(&mut draft.reader.problems);
     draft.options
 }
 
@@ -484,7 +475,7 @@ fn principals(
             let what = format!("key {:?} has no hash", name.value);
             reader.error(&name.place, what, format!("add \"hash\": \"sha256:…\"; {NEW}"));
         }
-        if reader.problems[before..].iter().any(|problem| problem.weight == Weight::Error) {
+        if reader.has_mistakes(before) {
             // What was to be kept from them cannot be told.
             principal.keys.clear();
         }

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use switchboard_net::upstream::Target;
 
-use super::client_files::{self, SECTIONS, Section};
+use super::client_files::{self, SECTIONS};
 use super::expand::FileVariables;
+use super::reader::Reader;
 use super::tree::{self, MemberKey, Node, Value};
 use super::{
     Config, Entry, Known, Problem, ReadError, SourceLocation, Surroundings, Weight, entry, text_of,
@@ -118,15 +119,15 @@ fn candidates(
     let tree = tree::parse(file, &text).map_err(ReadError::Syntax)?;
     let mut found: Vec<Candidate> = Vec::new();
     for section in &client_files::server_sections(&tree, around) {
-        let variables = FileVariables { around, inputs: section.inputs, braces: section.braces };
         // `Config::parse` has reported the mistakes of the section.
-        for (name, node) in section.servers(&mut Vec::new()) {
+        for (name, node) in section.servers(&mut Reader::new(section.variables)) {
             if found.len() >= MAX_SERVERS || found.iter().any(|other| other.name == name.value) {
                 continue;
             }
-            let (node, mut problems) = (portable(node, &variables), Vec::new());
-            let plain = Section::plain(&node);
-            let entry = entry::read(&name, &node, &plain, around, &mut problems, &mut Vec::new());
+            let node = portable(node, &section.variables);
+            let mut reader = Reader::new(FileVariables { around, inputs: None, braces: false });
+            let entry = entry::read(&name, &node, &mut reader);
+            let problems = reader.problems;
             let MemberKey { value: name, place } = name;
             let (client, fate) = (client.to_owned(), ImportOutcome::Broken);
             found.push(Candidate { name, client, place, entry, problems, fate, node });

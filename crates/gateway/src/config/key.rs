@@ -69,7 +69,7 @@ pub(super) const FOR_URLS: &[&str] = &[
 pub(super) const PLACES: [&str; 4] = ["command", "httpUrl", "serverUrl", "url"];
 
 /// A key of a server.
-type ServerKey = FileKey<fn(&mut EntryDraft<'_>, KeyValue<'_>)>;
+type ServerKey = FileKey<fn(&mut EntryDraft<'_, '_>, KeyValue<'_>)>;
 
 /// Every key that some tool knows, and the keys that only we have.
 pub(super) const KEYS: &[ServerKey] = &[
@@ -174,19 +174,19 @@ pub(super) const KEYS: &[ServerKey] = &[
         &["headerFile"],
         WORD_OR_WORDS,
         "A file with a header to send on each line, Name: value.",
-        |it, at| it.plan.credentials.files = settings::header_files(&mut it.reader, at),
+        |it, at| it.plan.credentials.files = settings::header_files(it.reader, at),
     ),
     key(
         &["headersHelper"],
         COMMAND,
         "A program that prints a JSON object of headers to send.",
-        |it, at| it.plan.credentials.command = settings::helper(&mut it.reader, at),
+        |it, at| it.plan.credentials.command = settings::helper(it.reader, at),
     ),
     key(
         &["idleTimeout"],
         IDLE,
         "Stop the server after this time without a call; the next call starts it.",
-        |it, at| it.options.idle = settings::idle(&mut it.reader, at),
+        |it, at| it.options.idle = settings::idle(it.reader, at),
     ),
     key(&["includePrompts"], WORDS, "The only prompts that clients see.", |it, at| {
         it.plan.prompts.only = it.reader.words(at);
@@ -204,22 +204,22 @@ pub(super) const KEYS: &[ServerKey] = &[
         &["passHeaders"],
         WORDS,
         "Headers of the client's request that the gateway sends on to the server.",
-        |it, at| it.plan.credentials.pass = settings::passed(&mut it.reader, at),
+        |it, at| it.plan.credentials.pass = settings::passed(it.reader, at),
     ),
     key(
         &["prefix"],
         PREFIX,
         "The prefix of the server's tools and prompts; its name by default, \"\" or false for none.",
-        |it, at| it.plan.prefix = settings::prefix(&mut it.reader, at),
+        |it, at| it.plan.prefix = settings::prefix(it.reader, at),
     ),
     key(&["process"], PROCESS, "Which clients share a process of the server.", |it, at| {
-        it.options.process = settings::process(&mut it.reader, at);
+        it.options.process = settings::process(it.reader, at);
     }),
     key(
         &["prompts"],
         EDITS,
         "Names, titles and descriptions that replace the server's own, by prompt.",
-        |it, at| it.plan.prompt_edits = settings::edits(&mut it.reader, at, "prompt"),
+        |it, at| it.plan.prompt_edits = settings::edits(it.reader, at, "prompt"),
     ),
     key(&["startTimeout"], TIME, "How long the server may take to start.", |it, at| {
         it.options.start = it.reader.duration(at);
@@ -234,7 +234,7 @@ pub(super) const KEYS: &[ServerKey] = &[
                 // A list of the wanted ones, as Copilot has it.
                 it.plan.tools.only = it.reader.words(at);
             } else {
-                it.plan.tool_edits = settings::edits(&mut it.reader, at, "tool");
+                it.plan.tool_edits = settings::edits(it.reader, at, "tool");
             }
         },
     ),

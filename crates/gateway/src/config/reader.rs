@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::expand::{FileVariables, is_bare};
 use super::key::nearest;
 use super::tree::{KeyValue, MemberKey, Node, Placed, Value};
-use super::{Problem, SourceLocation};
+use super::{Problem, SourceLocation, Weight};
 
 /// What the variables of the file stand for, and what was wrong so far.
 pub(super) struct Reader<'t> {
@@ -30,6 +30,11 @@ impl<'t> Reader<'t> {
         instead: impl Into<String>,
     ) {
         self.problems.push(Problem::error(place, what, instead));
+    }
+
+    /// Whether something is wrong from this problem on; notes do not count.
+    pub(super) fn has_mistakes(&self, from: usize) -> bool {
+        self.problems[from..].iter().any(|problem| problem.weight == Weight::Error)
     }
 
     pub(super) fn note(
