@@ -14,8 +14,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchboard_gateway::status::era_name;
 use switchboard_proto::method::meta;
-use switchboard_proto::revision::Era;
 
 use crate::args::{DoctorArgs, Form};
 use crate::command::client::{find, interrupted, other, until, usage};
@@ -244,14 +244,6 @@ impl Report {
             let line = format!("{name:10}{}", plain(value));
             text + line.trim_end() + "\n"
         })
-    }
-}
-
-/// An era for people and scripts.
-pub(crate) fn era_name(era: Era) -> &'static str {
-    match era {
-        Era::Legacy => "legacy",
-        Era::Modern => "modern",
     }
 }
 

@@ -74,8 +74,7 @@ pub fn page(fleet: &Fleet, sites: &Sites) -> String {
     let mut text = MetricsText::default();
     ourselves(&mut text, fleet.monitor());
     clients(&mut text, sites);
-    requests(&mut text, fleet.monitor());
-    tools(&mut text, fleet.monitor());
+    calls(&mut text, fleet.monitor());
     servers(&mut text, fleet);
     text.text
 }
@@ -140,40 +139,28 @@ fn clients(text: &mut MetricsText, sites: &Sites) {
     }
 }
 
-fn requests(text: &mut MetricsText, monitor: &CallMonitor) {
-    let open = monitor.open_calls();
+fn calls(text: &mut MetricsText, monitor: &CallMonitor) {
+    let (open, counts) = (monitor.open_calls(), monitor.counts());
     text.one("switchboard_open_calls", GAUGE, "Calls that are not answered yet.", open);
     let name = "switchboard_requests_total";
     text.family(name, COUNTER, "Requests of clients, by method and outcome.");
-    monitor.counts().each_method(|method, series| {
-        for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
-            let labels = [("method", method), ("outcome", outcome.name())];
-            text.sample(name, &labels, series.of(outcome));
-        }
-    });
+    counts.each_method(|method, series| outcomes(text, name, &[("method", method)], series));
     let name = "switchboard_request_duration_seconds";
     text.family(name, HISTOGRAM, "How long requests took, by method.");
-    monitor.counts().each_method(|method, series| {
-        if series.cumulated()[BUCKETS.len()] > 0 {
-            histogram(text, name, &[("method", method)], series);
-        }
-    });
-}
-
-fn tools(text: &mut MetricsText, monitor: &CallMonitor) {
+    counts.each_method(|method, series| histogram(text, name, &[("method", method)], series));
     let name = "switchboard_tool_calls_total";
     text.family(name, COUNTER, "Calls of tools, by server, tool and outcome.");
-    monitor.counts().each_tool(|server, tool, series| {
-        for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
-            let labels = [("server", server), ("tool", tool), ("outcome", outcome.name())];
-            text.sample(name, &labels, series.of(outcome));
-        }
-    });
+    counts.each_tool(|labels, series| outcomes(text, name, labels, series));
     let name = "switchboard_tool_call_duration_seconds";
     text.family(name, HISTOGRAM, "How long calls of tools took, by server and tool.");
-    monitor.counts().each_tool(|server, tool, series| {
-        histogram(text, name, &[("server", server), ("tool", tool)], series);
-    });
+    counts.each_tool(|labels, series| histogram(text, name, labels, series));
+}
+
+fn outcomes(text: &mut MetricsText, name: &str, labels: Labels<'_>, series: &Series) {
+    for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
+        let labels = [labels, &[("outcome", outcome.name())]].concat();
+        text.sample(name, &labels, series.of(outcome));
+    }
 }
 
 fn histogram(text: &mut MetricsText, name: &str, labels: Labels<'_>, series: &Series) {

@@ -499,6 +499,10 @@ impl Series {
         })
     }
 
+    fn is_empty(&self) -> bool {
+        CallResult::ALL.iter().all(|outcome| self.of(*outcome) == 0)
+    }
+
     /// How long they took together.
     pub fn seconds(&self) -> f64 {
         Duration::from_micros(self.micros.load(Ordering::Relaxed)).as_secs_f64()
@@ -567,21 +571,20 @@ impl Counts {
         series.as_deref().unwrap_or(&tools.other).add(outcome, elapsed);
     }
 
-    /// Shows what was counted of each method.
+    /// Shows what was counted of each method that was called.
     pub fn each_method(&self, mut show: impl FnMut(&'static str, &Series)) {
-        for (name, series) in METHODS.iter().zip(&self.methods) {
-            show(name, series);
-        }
+        let all = METHODS.iter().zip(&self.methods);
+        all.filter(|(_, series)| !series.is_empty()).for_each(|(name, series)| show(name, series));
     }
 
-    /// Shows what was counted of each tool, by server and name.
-    pub fn each_tool(&self, mut show: impl FnMut(&str, &str, &Series)) {
+    /// Shows what was counted of each tool, with its labels: server and name.
+    pub fn each_tool(&self, mut show: impl FnMut(&[(&str, &str)], &Series)) {
         let mut servers: Vec<_> = {
             let table = read(&self.servers);
             table.iter().map(|(name, tools)| (Arc::clone(name), Arc::clone(tools))).collect()
         };
         servers.sort_by(|one, other| one.0.cmp(&other.0));
-        if !self.others.is_empty() {
+        if !(read(&self.others.by_name).is_empty() && self.others.other.is_empty()) {
             servers.push((OTHER.into(), Arc::clone(&self.others)));
         }
         for (server, tools) in &servers {
@@ -589,25 +592,12 @@ impl Counts {
             let mut rows: Vec<_> = table.iter().collect();
             rows.sort_by_key(|(name, _)| *name);
             for (name, series) in rows {
-                show(server, name, series);
+                show(&[("server", server), ("tool", name)], series);
             }
             if !tools.other.is_empty() {
-                show(server, OTHER, &tools.other);
+                show(&[("server", server), ("tool", OTHER)], &tools.other);
             }
         }
-    }
-}
-
-impl ToolCounts {
-    fn is_empty(&self) -> bool {
-        let named = read(&self.by_name);
-        named.is_empty() && self.other.is_empty()
-    }
-}
-
-impl Series {
-    fn is_empty(&self) -> bool {
-        CallResult::ALL.iter().all(|outcome| self.of(*outcome) == 0)
     }
 }
 

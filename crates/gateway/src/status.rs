@@ -51,7 +51,7 @@ fn server(fleet: &Fleet, name: &str, bridge: &Bridge, state: Option<&ServerState
         "state": word,
         "error": error.map(Failure::summary),
         "errorKind": error.map(Failure::kind),
-        "era": present.as_ref().map(|client| era(client.era())),
+        "era": present.as_ref().map(|client| era_name(client.era())),
         "transport": transport(bridge.server()),
         "calls": bridge.calls(),
         "queued": bridge.queued(),
@@ -69,7 +69,8 @@ fn server(fleet: &Fleet, name: &str, bridge: &Bridge, state: Option<&ServerState
     server
 }
 
-fn era(era: Era) -> &'static str {
+/// An era for people and scripts.
+pub fn era_name(era: Era) -> &'static str {
     match era {
         Era::Legacy => "legacy",
         Era::Modern => "modern",
@@ -137,7 +138,7 @@ fn row(ConnectedClient { client, transport, path }: &ConnectedClient) -> Value {
         "principal": who(client),
         "client": said(intro.map(|it| &*it.name)),
         "version": said(intro.map(|it| &*it.version)),
-        "era": era(client.era()),
+        "era": era_name(client.era()),
         "revision": client.revision().map(Revision::as_str),
         "transport": transport,
         "path": &**path,
