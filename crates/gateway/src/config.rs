@@ -28,6 +28,7 @@ use reader::Reader;
 
 pub use client_files::{Known, known};
 pub use entry::Entry;
+pub use expand::{BadVariable, fill_in};
 pub use gateway::{Anonymous, GatewayBounds, GatewaySection, Granted, Group, Listen, ToolSearch};
 pub use import::{Candidate, Import, ImportOutcome, MergeError};
 pub use key::nearest;
