@@ -155,7 +155,8 @@ impl Report {
             })
         });
         let counts = evidence.lists.iter();
-        let counts = counts.map(|list| (list.member.to_owned(), json!(list.items().count())));
+        let counts =
+            counts.map(|list| (list.kind.member().key().to_owned(), json!(list.items().count())));
         json!({
             "target": evidence.target,
             "healthy": self.is_healthy(),
@@ -229,13 +230,11 @@ impl Report {
             lines.push(("can do", names.join(", ")));
         }
         let has = |list: &&ListReading| list.pages.iter().any(|p| p.result().is_some());
-        let counts = evidence.lists.iter().filter(has).map(|list| {
-            let words = if list.member == "resourceTemplates" { "templates" } else { list.member };
-            match list.items().count() {
-                1 => format!("1 {}", words.trim_end_matches('s')),
-                count => format!("{count} {words}"),
-            }
-        });
+        let counts = evidence
+            .lists
+            .iter()
+            .filter(has)
+            .map(|list| counted(list.items().count(), list.words().trim_end_matches('s')));
         let counts = counts.collect::<Vec<_>>().join(", ");
         if !counts.is_empty() {
             lines.push(("has", counts));
