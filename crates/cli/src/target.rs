@@ -219,7 +219,7 @@ fn find_named(name: &str, files: &[PathBuf]) -> CommandResult<Entry> {
             Err(error) if !files.is_empty() => return Err(not_read(&error)),
             // Of the others it is enough that they do not hide the name. A file of settings
             // without servers is no mistake.
-            Err(error) if error.is_absent() || matches!(error, ReadError::NoServers { .. }) => {}
+            Err(error) if error.is_without_servers() => {}
             Err(error) => unread.push(error),
         }
     }

@@ -69,8 +69,21 @@ impl Plan {
         let diagnostics = gateways.iter().find_map(|gateway| gateway.diagnostics);
         plan.diagnostics = diagnostics.unwrap_or_default();
         let names: BTreeSet<&str> = files.iter().flat_map(Config::names).collect();
-        plan.add_groups(&gateways, &names, &mut problems);
-        plan.add_principals(&gateways, &names, &mut problems);
+        for group in gateways.iter().flat_map(|gateway| &gateway.groups) {
+            let unknown = |server: &Placed<_>| unknown_server(server, &names);
+            problems.extend(group.servers.iter().filter_map(unknown));
+            let members = plan.members(group);
+            plan.groups.entry(group.name.clone()).or_insert(members);
+        }
+        for Granted { is_group, name } in gateways.iter().flat_map(|gateway| &gateway.granted) {
+            let groups = || plan.groups.keys().map(String::as_str);
+            problems.extend(if *is_group {
+                unknown(name, "group", "add it to \"groups\"", groups())
+            } else {
+                unknown_server(name, &names)
+            });
+        }
+        plan.add_principals(&gateways);
         (plan, problems)
     }
 
@@ -83,20 +96,6 @@ impl Plan {
         listen.hosts.extend(gateway.listen.hosts.iter().cloned());
         listen.unauthenticated |= gateway.listen.unauthenticated;
         bounds.fill_in(&gateway.bounds);
-    }
-
-    fn add_groups(
-        &mut self,
-        gateways: &[&GatewaySection],
-        names: &BTreeSet<&str>,
-        problems: &mut Vec<Problem>,
-    ) {
-        for group in gateways.iter().flat_map(|gateway| &gateway.groups) {
-            let unknown = |server: &Placed<_>| unknown_server(server, names);
-            problems.extend(group.servers.iter().filter_map(unknown));
-            let members = self.members(group);
-            self.groups.entry(group.name.clone()).or_insert(members);
-        }
     }
 
     /// The servers of a group that are wanted, each once.
@@ -112,21 +111,8 @@ impl Plan {
         members
     }
 
-    fn add_principals(
-        &mut self,
-        gateways: &[&GatewaySection],
-        names: &BTreeSet<&str>,
-        problems: &mut Vec<Problem>,
-    ) {
+    fn add_principals(&mut self, gateways: &[&GatewaySection]) {
         let mut principals: Vec<Arc<Principal>> = Vec::new();
-        for Granted { is_group, name } in gateways.iter().flat_map(|gateway| &gateway.granted) {
-            let groups = || self.groups.keys().map(String::as_str);
-            problems.extend(if *is_group {
-                unknown(name, "group", "add it to \"groups\"", groups())
-            } else {
-                unknown_server(name, names)
-            });
-        }
         for key in gateways.iter().flat_map(|gateway| &gateway.keys) {
             // The empty name is that of clients without a key.
             if !key.name.is_empty() && principals.iter().all(|other| other.name != key.name) {

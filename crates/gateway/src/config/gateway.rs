@@ -185,7 +185,7 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
         &["anonymous"],
         FLAG_OR_GRANT,
         "What clients without a key may use; false to require a key.",
-        |it, reader, at| it.anonymous = anonymous(reader, at, &mut it.granted),
+        |it, reader, at| it.anonymous = anonymous(reader, at),
     ),
     key(&["defaults"], SERVER_DEFAULTS, "", |it, reader, at| {
         it.defaults = defaults(reader, at);
@@ -209,7 +209,7 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
         &["keys"],
         KEYS_BY_NAME,
         "The keys of clients, by the name of the user or program.",
-        |it, reader, at| it.keys = principals(reader, at, &mut it.granted),
+        |it, reader, at| it.keys = principals(reader, at),
     ),
     key(&["limits"], LIMITS, "", |it, reader, at| {
         for (key, node) in reader.members(at, OBJECT) {
@@ -270,86 +270,63 @@ pub(super) const BOUNDS: &[Bound] = &[
 pub(super) const DEFAULTS: &[&str] =
     &["idleTimeout", "maxConcurrency", "process", "startTimeout", "timeout"];
 
-/// Who has a key, or has none, with the names that are granted to them.
-#[derive(Default)]
-pub(super) struct PrincipalDraft {
-    principal: Principal,
-    granted: Vec<Granted>,
-}
-
 /// The keys of a principal, and of `anonymous`.
-pub(super) const PRINCIPAL_KEYS: &[FileKey<ReadInto<PrincipalDraft>>] = &[
+pub(super) const PRINCIPAL_KEYS: &[FileKey<ReadInto<Principal>>] = &[
     key(
         &["excludeTools"],
         WORDS,
         "Tools that this key must not use, as <server>__<tool>.",
-        |it, reader, at| it.principal.grant.tools.never = reader.words(at).unwrap_or_default(),
+        |it, reader, at| it.grant.tools.never = reader.words(at).unwrap_or_default(),
     ),
     key(&["groups"], WORDS, "Groups that this key may use.", |it, reader, at| {
-        let names = it.names(reader, at, true);
-        it.principal.grant.groups = Some(names);
+        it.grant.groups = Some(granted(reader, at, true));
     }),
     key(
         &["hash"],
         KEY_HASH,
         "The hash that `switchboard key new` prints; a list while a key is replaced.",
-        |it, reader, at| it.principal.keys.extend(hashes(reader, at)),
+        |it, reader, at| it.keys.extend(hashes(reader, at)),
     ),
     key(
         &["includeTools"],
         WORDS,
         "The only tools that this key may use, as <server>__<tool>.",
-        |it, reader, at| it.principal.grant.tools.only = reader.words(at),
+        |it, reader, at| it.grant.tools.only = reader.words(at),
     ),
     key(&["key"], WORD_OR_WORDS, "The key itself, from a variable: ${VAR}.", |it, reader, at| {
-        it.principal.keys.extend(in_clear(reader, at));
+        it.keys.extend(in_clear(reader, at));
     }),
     key(&["maxConcurrency"], COUNT, "Calls that may be open at once.", |it, reader, at| {
-        it.principal.calls = reader.count(at).map(usize::from);
+        it.calls = reader.count(at).map(usize::from);
     }),
     key(
         &["maxSessions"],
         COUNT,
         "Sessions and listens that may be open at once.",
-        |it, reader, at| it.principal.sessions = reader.count(at).map(usize::from),
+        |it, reader, at| it.sessions = reader.count(at).map(usize::from),
     ),
     key(
         &["rateLimit"],
         RATE,
         "The rate limit, as calls and a time: 10/s, 60/m, 1000/h.",
         |it, reader, at| match reader.scalar(at).map(|text| text.parse()).transpose() {
-            Ok(rate) => it.principal.rate = rate,
+            Ok(rate) => it.rate = rate,
             Err(bad) => {
                 let instead = "write \"60/m\" for one call a second";
-                it.principal.rate = reader.fail(at, format_args!(": {bad}"), instead);
+                it.rate = reader.fail(at, format_args!(": {bad}"), instead);
             }
         },
     ),
     key(&["servers"], WORDS, "Servers that this key may use.", |it, reader, at| {
-        let names = it.names(reader, at, false);
-        it.principal.grant.servers = Some(names);
+        it.grant.servers = Some(granted(reader, at, false));
     }),
 ];
 
-impl PrincipalDraft {
-    fn read(
-        reader: &mut Reader<'_>,
-        (key, node): KeyValue<'_>,
-        granted: &mut Vec<Granted>,
-    ) -> Principal {
-        let mut draft = Self::default();
-        read_members(PRINCIPAL_KEYS, &mut draft, reader, (key, node));
-        granted.append(&mut draft.granted);
-        draft.principal
-    }
-
-    /// The names in a list; they are looked up when all files are read.
-    fn names(&mut self, reader: &mut Reader<'_>, at: KeyValue<'_>, is_group: bool) -> Vec<String> {
-        let names = reader.placed(at);
-        let granted = names.iter().map(|name| Granted { is_group, name: name.clone() });
-        self.granted.extend(granted);
-        names.into_iter().map(|name| name.value).collect()
-    }
+/// The names in a list of a grant; they are looked up when all files are read.
+fn granted(reader: &mut Reader<'_>, at: KeyValue<'_>, is_group: bool) -> Vec<String> {
+    let names = reader.placed(at);
+    reader.granted.extend(names.iter().map(|name| Granted { is_group, name: name.clone() }));
+    names.into_iter().map(|name| name.value).collect()
 }
 
 /// Reads an object by the table of its keys.
@@ -374,6 +351,7 @@ pub(super) fn read(tree: &Node, reader: &mut Reader<'_>) -> GatewaySection {
     let Some(section) = tree.get(NAME) else { return gateway };
     let key = MemberKey { place: section.place.clone(), value: NAME.to_owned() };
     read_members(KEYS, &mut gateway, reader, (&key, section));
+    gateway.granted = std::mem::take(&mut reader.granted);
     gateway
 }
 
@@ -452,16 +430,12 @@ fn is_plain(name: &str) -> bool {
 const NEW: &str = "make one with: switchboard key new";
 
 /// Everybody with a key, by name.
-fn principals(
-    reader: &mut Reader<'_>,
-    (key, node): KeyValue<'_>,
-    granted: &mut Vec<Granted>,
-) -> Vec<Arc<Principal>> {
+fn principals(reader: &mut Reader<'_>, at: KeyValue<'_>) -> Vec<Arc<Principal>> {
     let mut keys: Vec<Arc<Principal>> = Vec::new();
-    for (name, node) in reader.members((key, node), OBJECT) {
+    for (name, node) in reader.members(at, OBJECT) {
         let before = reader.problems.len();
-        let mut principal = PrincipalDraft::read(reader, (name, node), granted);
-        principal.name.clone_from(&name.value);
+        let mut principal = Principal { name: name.value.clone(), ..Principal::default() };
+        read_members(PRINCIPAL_KEYS, &mut principal, reader, (name, node));
         if name.value.is_empty() {
             let what = "a key has no name".to_owned();
             reader.error(&name.place, what, "name whoever has it: it is shown in logs");
@@ -490,17 +464,14 @@ fn principals(
 }
 
 /// What clients without a key may use: everything, nothing, or a grant.
-fn anonymous(
-    reader: &mut Reader<'_>,
-    (key, node): KeyValue<'_>,
-    granted: &mut Vec<Granted>,
-) -> Anonymous {
+fn anonymous(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Anonymous {
     match &node.value {
         Value::Bool(true) => Anonymous::Granted(Arc::default()),
         Value::Bool(false) => Anonymous::Nobody,
         Value::Table(_) => {
             let before = reader.problems.len();
-            let principal = PrincipalDraft::read(reader, (key, node), granted);
+            let mut principal = Principal::default();
+            read_members(PRINCIPAL_KEYS, &mut principal, reader, (key, node));
             if reader.problems.len() > before {
                 return Anonymous::Nobody;
             }

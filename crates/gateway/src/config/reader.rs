@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::expand::{FileVariables, is_bare};
+use super::gateway::Granted;
 use super::key::nearest;
 use super::tree::{KeyValue, MemberKey, Node, Placed, Value};
 use super::{Problem, SourceLocation, Weight};
@@ -16,11 +17,13 @@ pub(super) struct Reader<'t> {
     pub(super) problems: Vec<Problem>,
     /// Other files that were read, or should have been.
     pub(super) besides: Vec<PathBuf>,
+    /// What grants name.
+    pub(super) granted: Vec<Granted>,
 }
 
 impl<'t> Reader<'t> {
     pub(super) fn new(variables: FileVariables<'t>) -> Self {
-        Self { variables, problems: Vec::new(), besides: Vec::new() }
+        Self { variables, problems: Vec::new(), besides: Vec::new(), granted: Vec::new() }
     }
 
     pub(super) fn error(
