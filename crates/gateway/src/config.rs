@@ -204,7 +204,8 @@ fn exposed(file: &Path) -> Option<Problem> {
     };
     let place = SourceLocation { file: file.into(), line: 1, column: 1 };
     let why = format!("{what}, and so decide what is run and who may come in");
-    Some(Problem::note(&place, why, format!("run: chmod go-w {}", path.display())))
+    let error = Problem::error(&place, why, format!("run: chmod go-w {}", path.display()));
+    Some(Problem { weight: Weight::Note, ..error })
 }
 
 /// The text of a file.
@@ -271,14 +272,6 @@ impl Problem {
             what: what.into(),
             instead: instead.into(),
         }
-    }
-
-    pub(crate) fn note(
-        place: &SourceLocation,
-        what: impl Into<String>,
-        instead: impl Into<String>,
-    ) -> Self {
-        Self { weight: Weight::Note, ..Self::error(place, what, instead) }
     }
 }
 

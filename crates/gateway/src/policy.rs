@@ -91,12 +91,10 @@ impl Access {
     /// Looks at every key, so that the time it takes does not tell whose is near.
     fn by_key(&self, shown: &KeyHash) -> Option<Arc<Principal>> {
         let keys = self.principals.iter().flat_map(|it| it.keys.iter().map(move |key| (it, key)));
-        let found = keys.fold(
-            None,
-            |found, (principal, key)| {
-                if key.matches(shown) { Some(principal) } else { found }
-            },
-        );
+        let mut found = None;
+        for (principal, key) in keys {
+            found = if key.matches(shown) { Some(principal) } else { found };
+        }
         found.cloned()
     }
 
@@ -382,7 +380,9 @@ impl Meter {
     /// Something that counts for the rate, and is never open.
     pub fn pay(&mut self, now: Instant) -> Result<(), Refusal> {
         let Some(rate) = self.rate else { return Ok(()) };
-        self.save(rate, now);
+        let passed = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        self.saved = rate.per.min(self.saved.saturating_add(passed));
+        self.last = Some(now.max(self.last.unwrap_or(now)));
         let cost = rate.per / rate.calls;
         let Some(left) = self.saved.checked_sub(cost) else {
             return Err(Refusal::TooOften { wait: cost.saturating_sub(self.saved) });
@@ -408,12 +408,6 @@ impl Meter {
             self.saved = rate.map_or(Duration::ZERO, |rate| rate.per);
         }
         (self.rate, self.max_open) = (rate, max_open);
-    }
-
-    fn save(&mut self, rate: Rate, now: Instant) {
-        let passed = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
-        self.saved = rate.per.min(self.saved.saturating_add(passed));
-        self.last = Some(now.max(self.last.unwrap_or(now)));
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) fn read(name: &MemberKey, node: &Node, reader: &mut Reader<'_>) -> Op
     for (key, value) in members {
         if let Some(known) = find(KEYS, &key.value) {
             (known.read)(&mut draft, (key, value));
-        } else if !THEIRS.contains(&&*key.value) {
+        } else if !THEIRS.split(' ').any(|name| name == key.value) {
             draft.unknown(key);
         }
     }
@@ -142,10 +142,12 @@ impl<'r, 't> EntryDraft<'r, 't> {
     fn tell_idle(
         &mut self,
         members: &[(MemberKey, Node)],
-        idle: &[&str],
+        idle: &str,
         (what, instead): (&str, &str),
     ) {
-        let is_idle = |key: &str| find(KEYS, key).is_some_and(|it| idle.contains(&it.names[0]));
+        let is_idle = |key: &str| {
+            find(KEYS, key).is_some_and(|it| idle.split(' ').any(|name| name == it.names[0]))
+        };
         // Some clients write all keys into each server.
         for (key, _) in members.iter().filter(|(_, node)| !node.is_empty()) {
             if is_idle(&key.value) {

@@ -53,17 +53,11 @@ pub(super) fn names<R>(keys: &[FileKey<R>]) -> Vec<&'static str> {
 }
 
 /// The keys that have an effect only on servers that are commands, by their first names.
-pub(super) const FOR_COMMANDS: &[&str] = &["cwd", "env", "envFile", "env_vars"];
+pub(super) const FOR_COMMANDS: &str = "cwd env envFile env_vars";
 
 /// The same for servers at URLs.
-pub(super) const FOR_URLS: &[&str] = &[
-    "bearer_token_env_var",
-    "env_http_headers",
-    "headerFile",
-    "headers",
-    "headersHelper",
-    "passHeaders",
-];
+pub(super) const FOR_URLS: &str =
+    "bearer_token_env_var env_http_headers headerFile headers headersHelper passHeaders";
 
 /// The names of the keys that say where a server is.
 pub(super) const PLACES: [&str; 4] = ["command", "httpUrl", "serverUrl", "url"];
@@ -241,29 +235,8 @@ pub(super) const KEYS: &[ServerKey] = &[
 ];
 
 /// Keys of other tools that ask nothing of us.
-pub(super) const THEIRS: &[&str] = &[
-    "$schema",
-    "alwaysAllow",
-    "autoApprove",
-    "dev",
-    "disabledReason",
-    "displayName",
-    "fromGalleryId",
-    "gallery",
-    "icon",
-    "id",
-    "metadata",
-    "oauth",
-    "options",
-    "required",
-    "sandbox",
-    "scopes",
-    "settings",
-    "source",
-    "tags",
-    "trust",
-    "version",
-];
+pub(super) const THEIRS: &str = "$schema alwaysAllow autoApprove dev disabledReason displayName fromGalleryId gallery icon id metadata \
+    oauth options required sandbox scopes settings source tags trust version";
 
 fn camel(name: &str) -> String {
     let mut parts = name.split('_');

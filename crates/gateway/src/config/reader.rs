@@ -46,7 +46,8 @@ impl<'t> Reader<'t> {
         what: impl Into<String>,
         instead: impl Into<String>,
     ) {
-        self.problems.push(Problem::note(place, what, instead));
+        let error = Problem::error(place, what, instead);
+        self.problems.push(Problem { weight: Weight::Note, ..error });
     }
 
     /// A value that has no meaning: a mistake, and nothing to go on with.

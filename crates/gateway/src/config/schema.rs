@@ -104,8 +104,8 @@ fn snake(name: &str) -> String {
 }
 
 fn server() -> Value {
-    let theirs = THEIRS.iter().map(|name| {
-        (*name, json!({ "description": "A key of another client. The gateway ignores it." }))
+    let theirs = THEIRS.split(' ').map(|name| {
+        (name, json!({ "description": "A key of another client. The gateway ignores it." }))
     });
     let mut server = object(schemas(KEYS));
     if let Some(properties) = server["properties"].as_object_mut() {

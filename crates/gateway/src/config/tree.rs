@@ -110,6 +110,8 @@ impl Node {
 
 /// Reads a file by what its name ends with.
 pub(super) fn parse(file: &Path, text: &str) -> Result<Node, Problem> {
+    // Windows writes a mark in front of the text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let places = LineIndex::new(file, text);
     let is_toml = file.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml"));
     if is_toml { parse_toml(&places, text) } else { parse_json(&places, text) }
@@ -133,12 +135,6 @@ pub(super) fn options() -> ParseOptions {
 }
 
 fn parse_json(places: &LineIndex<'_>, text: &str) -> Result<Node, Problem> {
-    // Windows writes a mark in front of the text.
-    let (text, skipped) = match text.strip_prefix('\u{feff}') {
-        Some(rest) => (rest, text.len() - rest.len()),
-        None => (text, 0),
-    };
-    let places = &LineIndex { skipped, ..places.clone() };
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options()).map_err(|error| {
         let what = format!("this is not JSON: {}", error.kind()).to_lowercase();
         let what = what.replacen("json", "JSON", 1);
@@ -216,29 +212,25 @@ fn from_toml(places: &LineIndex<'_>, value: Spanned<DeValue<'_>>) -> Node {
 }
 
 /// Turns offsets into lines and columns.
-#[derive(Clone)]
 struct LineIndex<'t> {
     file: Arc<Path>,
     text: &'t str,
     /// Where each line starts.
-    lines: Arc<[usize]>,
-    /// Bytes in front of what the offsets count from.
-    skipped: usize,
+    lines: Vec<usize>,
 }
 
 impl<'t> LineIndex<'t> {
     fn new(file: &Path, text: &'t str) -> Self {
         let starts = text.match_indices('\n').map(|(end, _)| end + 1);
         let lines = std::iter::once(0).chain(starts).collect();
-        Self { file: file.into(), text, lines, skipped: 0 }
+        Self { file: file.into(), text, lines }
     }
 
     fn at(&self, offset: usize) -> SourceLocation {
-        let offset = (offset + self.skipped).min(self.text.len());
+        let offset = offset.min(self.text.len());
         let line = self.lines.partition_point(|start| *start <= offset);
         let start = self.lines[line - 1];
         let before = self.text.get(start..offset).unwrap_or_default();
-        let column = before.trim_start_matches('\u{feff}').chars().count() + 1;
-        SourceLocation { file: Arc::clone(&self.file), line, column }
+        SourceLocation { file: Arc::clone(&self.file), line, column: before.chars().count() + 1 }
     }
 }

@@ -17,7 +17,7 @@ use switchboard_proto::revision::Era;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::authenticator::{Authenticator, Entrance};
+use crate::authenticator::Authenticator;
 use crate::fleet::{Fleet, FleetOptions};
 use crate::plan::{Edit, Plan, ServerPlan, ToolSearch};
 use crate::policy::{Access, KeyHash, Principal};
@@ -89,7 +89,7 @@ async fn open(
     let authenticator = Authenticator::new(access(), 100);
     let views = Views::new(&fleet, fleet.names(), None, &authenticator);
     let backend = Arc::clone(&views);
-    let gate = Some(authenticator.gate(Entrance::All));
+    let gate = Some(authenticator.gate(Some(crate::gateway::Place::All)));
     let site = Site::new(backend, SiteOptions { authenticator: gate, ..SiteOptions::default() });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
