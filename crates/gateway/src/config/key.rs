@@ -6,7 +6,7 @@ use switchboard_net::upstream::Strategy;
 use super::entry::{self, EntryDraft, TransportKind};
 use super::schema::{
     COMMAND, COUNT, EDITS, EDITS_OR_WORDS, FLAG, IDLE, NUMBER, PAIRS, PREFIX, PROCESS, Shape, TEXT,
-    TIME, TOOL_FILTER, TRANSPORT, URL, WORD_OR_WORDS, WORDS,
+    TIME, TOOL_FILTER, TRANSPORT, URL, WORD_OR_WORDS, WORDS, describe,
 };
 use super::settings;
 use super::tree::{KeyValue, Placed};
@@ -36,7 +36,7 @@ pub(super) const fn key<R: Copy>(
 impl<R> FileKey<R> {
     /// Its schema, under each of its names.
     pub(super) fn schemas(&self) -> impl Iterator<Item = (&'static str, Json)> {
-        self.names.iter().map(|name| (*name, self.shape.describe(self.about)))
+        self.names.iter().map(|name| (*name, describe(self.shape, self.about)))
     }
 }
 
