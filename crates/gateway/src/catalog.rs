@@ -11,7 +11,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -487,10 +486,8 @@ fn shortened(whole: String, is_unchanged: bool, server: &str, name: &str) -> Str
         return whole;
     }
     // All of it is ASCII by now.
-    let mut short = whole[..whole.len().min(MAX_OFFERED - HASH_LENGTH)].to_owned();
-    let hash = hash_name(server, name);
-    write!(short, "_h{hash:08x}").expect("a string takes everything");
-    short
+    let short = &whole[..whole.len().min(MAX_OFFERED - HASH_LENGTH)];
+    format!("{short}_h{:08x}", hash_name(server, name))
 }
 
 /// The server and the name that this was made of, if nothing had to be changed.

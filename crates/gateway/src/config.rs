@@ -26,7 +26,7 @@ use switchboard_net::platform;
 use expand::FileVariables;
 use reader::Reader;
 
-pub use client_files::{Known, known};
+pub use client_files::known;
 pub use entry::Entry;
 pub use expand::{BadVariable, fill_in};
 pub use gateway::{Anonymous, GatewayBounds, GatewaySection, Granted, Group, Listen, ToolSearch};

@@ -63,17 +63,17 @@ type MetricFamily<T, N> = (&'static str, &'static str, &'static str, fn(&T) -> N
 /// All metrics of a gateway.
 pub fn page(fleet: &Fleet, sites: &Sites) -> String {
     let mut text = MetricsText::default();
-    ourselves(&mut text, fleet.monitor());
+    ourselves(&mut text, fleet);
     clients(&mut text, sites);
     calls(&mut text, fleet.monitor());
     servers(&mut text, fleet);
     text.text
 }
 
-fn ourselves(text: &mut MetricsText, monitor: &CallMonitor) {
+fn ourselves(text: &mut MetricsText, fleet: &Fleet) {
     text.family("switchboard_build_info", GAUGE, "The version that runs.");
     text.sample("switchboard_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
-    let age = monitor.age().as_secs_f64();
+    let age = fleet.began.elapsed().as_secs_f64();
     text.one("switchboard_uptime_seconds", GAUGE, "How long the gateway runs.", age);
     if let Some(bytes) = platform::resident_memory() {
         let help = "Resident memory size in bytes.";
@@ -89,7 +89,7 @@ fn ourselves(text: &mut MetricsText, monitor: &CallMonitor) {
         text.one("switchboard_tasks", GAUGE, help, tasks);
     }
     let help = "Spans that were not sent: too many, or no collector took them.";
-    text.one("switchboard_dropped_spans_total", COUNTER, help, monitor.dropped_spans());
+    text.one("switchboard_dropped_spans_total", COUNTER, help, fleet.monitor().dropped_spans());
 }
 
 /// The counters of all sites; several sites may share theirs.

@@ -62,6 +62,7 @@ impl CallResult {
 }
 
 /// Sees the calls of all clients of a gateway.
+#[derive(Default)]
 pub struct CallMonitor {
     open: AtomicUsize,
     counts: Counts,
@@ -70,7 +71,6 @@ pub struct CallMonitor {
     spans: OnceLock<(Spans, Sampler)>,
     /// Knows where each server is, and what it has.
     fleet: OnceLock<Weak<Fleet>>,
-    began: Instant,
 }
 
 /// What is seen of a call that is not answered yet.
@@ -98,20 +98,6 @@ struct ObservedCall {
     is_sampled: bool,
     /// How we are connected with the client.
     transport: &'static str,
-}
-
-impl Default for CallMonitor {
-    fn default() -> Self {
-        Self {
-            open: AtomicUsize::new(0),
-            counts: Counts::default(),
-            recent: Recent::default(),
-            ids: Ids::new(),
-            spans: OnceLock::new(),
-            fleet: OnceLock::new(),
-            began: Instant::now(),
-        }
-    }
 }
 
 impl CallMonitor {
@@ -147,11 +133,6 @@ impl CallMonitor {
     /// Spans that were not sent because there were too many.
     pub fn dropped_spans(&self) -> u64 {
         self.spans.get().map_or(0, |(spans, _)| spans.dropped())
-    }
-
-    /// How long it has been there.
-    pub fn age(&self) -> Duration {
-        self.began.elapsed()
     }
 
     /// Waits until what was seen is sent, for a moment at most.
@@ -519,18 +500,11 @@ struct ToolCounts {
 type SeriesTable<V> = RwLock<HashMap<Arc<str>, Arc<V>>>;
 
 /// All that is counted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Counts {
     methods: [Series; METHODS.len()],
     servers: SeriesTable<ToolCounts>,
     others: Arc<ToolCounts>,
-}
-
-impl Default for Counts {
-    fn default() -> Self {
-        let methods = std::array::from_fn(|_| Series::default());
-        Self { methods, servers: RwLock::default(), others: Arc::default() }
-    }
 }
 
 /// The row of a name. One that is not there is added if there is room, and `may_add` says so.

@@ -9,15 +9,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 use ring::digest::{SHA256, digest};
+use switchboard_net::access::shown_keys;
 use switchboard_net::connection::ClientConnection;
 use switchboard_proto::refusal::Refusal;
 
 use crate::glob::{NameFilter, fits};
-
-const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// A user or program with a key, or all clients without one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -71,10 +69,8 @@ impl Access {
     /// Who sent a request with these headers, and the key that shows it: it comes as
     /// `X-API-Key` or as a bearer token. A wrong key is never taken for none.
     pub fn identify(&self, headers: &HeaderMap) -> Result<Identified, Denied> {
-        let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(bearer_token);
-        let shown = headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes).chain(bearer);
         let mut is_shown = false;
-        for key in shown {
+        for key in shown_keys(headers) {
             let key = KeyHash::compute(key);
             if let Some(principal) = self.by_key(&key) {
                 return Ok((principal, Some(key)));
@@ -148,11 +144,6 @@ impl Access {
     pub fn is_open(&self) -> bool {
         self.anonymous.is_some()
     }
-}
-
-fn bearer_token(value: &HeaderValue) -> Option<&[u8]> {
-    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().as_bytes())
 }
 
 /// Servers, groups and tools, by name or with `*`. The default is everything.

@@ -328,12 +328,13 @@ pub(crate) struct Ids {
 /// The step of splitmix64: each number comes once before any comes again.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Ids {
-    pub(crate) fn new() -> Self {
-        let chance = RandomState::new().hash_one(std::process::id());
-        Self { next: AtomicU64::new(chance) }
+impl Default for Ids {
+    fn default() -> Self {
+        Self { next: AtomicU64::new(RandomState::new().hash_one(std::process::id())) }
     }
+}
 
+impl Ids {
     /// A number that is never zero.
     pub(crate) fn span(&self) -> u64 {
         let number = self.next.fetch_add(STEP, Ordering::Relaxed);
@@ -364,7 +365,7 @@ mod tests {
         assert_eq!(some, Sampler { heeds_parent: false, ratio: 0.25 });
         assert_eq!(parse("traceidratio", Some("2")), None);
         assert_eq!(parse("jaeger_remote", None), None);
-        let ids = Ids::new();
+        let ids = Ids::default();
         let taken = (0..4000).filter(|_| some.takes(None, &ids)).count();
         assert!((700..1300).contains(&taken), "{taken}");
         let parent = |flags| Some(Parent { trace: 1, span: 1, flags });
@@ -375,7 +376,7 @@ mod tests {
 
     #[test]
     fn ids_differ_within_a_run_and_between_runs() {
-        let (one, other) = (Ids::new(), Ids::new());
+        let (one, other) = (Ids::default(), Ids::default());
         let ids: HashSet<_> = (0..1000).flat_map(|_| [one.span(), other.span()]).collect();
         assert_eq!(ids.len(), 2000);
         assert_ne!(one.trace(), other.trace());

@@ -26,7 +26,7 @@ pub fn status(fleet: &Fleet, sites: &Sites) -> Value {
     let servers: Map<_, _> = servers.collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "uptimeSeconds": fleet.monitor().age().as_secs(),
+        "uptimeSeconds": fleet.began.elapsed().as_secs(),
         "servers": servers,
         "sessions": sessions(&sites.each()),
     })
@@ -152,15 +152,11 @@ fn row(ConnectedClient { client, transport, path }: &ConnectedClient) -> Value {
 /// Words of a stranger, in which nothing is left that drives a terminal or turns
 /// the text around it.
 fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() || is_hidden(character) {
-            escaped.extend(character.escape_unicode());
-        } else {
-            escaped.push(character);
-        }
-    }
-    escaped
+    let escaped = text.chars().map(|character| match character {
+        hidden if hidden.is_control() || is_hidden(hidden) => hidden.escape_unicode().to_string(),
+        plain => plain.to_string(),
+    });
+    escaped.collect()
 }
 
 /// Characters without a shape: marks of direction, joiners, separators.

@@ -8,7 +8,10 @@
 //!   perhaps the same as another:       `db://X`, `db://x/%61`, `db://x/ä`  ──▶ folded alike
 //! ```
 
+use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
+
+use percent_encoding::percent_decode_str;
 
 /// Schemes whose URLs browsers know, with the port that need not be said.
 const WEB: [(&str, &str); 5] =
@@ -51,20 +54,8 @@ fn authority_end(rest: &str) -> usize {
 }
 
 /// `text` without escapes.
-fn decoded(text: &str) -> String {
-    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
-    let (bytes, mut plain, mut at) = (text.as_bytes(), Vec::with_capacity(text.len()), 0);
-    while let Some(&byte) = bytes.get(at) {
-        let escaped = (byte, digit(bytes.get(at + 1)), digit(bytes.get(at + 2)));
-        if let (b'%', Some(high), Some(low)) = escaped {
-            plain.extend(u8::try_from(high * 16 + low));
-            at += 3;
-        } else {
-            plain.push(byte);
-            at += 1;
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
+fn decoded(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
 }
 
 /// Whether a URL is written as browsers write it. They know more of these than

@@ -8,15 +8,6 @@ use super::key::nearest;
 use super::reader::Reader;
 use super::tree::{MemberKey, Node, Value};
 
-/// A file that may be there.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Known {
-    /// Whose it is.
-    pub client: &'static str,
-    /// Where it would be.
-    pub file: PathBuf,
-}
-
 /// In the working folder, the nearest first.
 const IN_FOLDER: &[(&str, &str)] = &[
     ("Switchboard", "switchboard.json"),
@@ -52,13 +43,12 @@ const IN_HOME: &[(&str, &str)] = &[
     ("Amazon Q", ".aws/amazonq/mcp.json"),
 ];
 
-/// All places, in the order in which a name is looked for: the folder, ours,
+/// All files that may be there, each with the client whose it is, in the order in which a name is looked for: the folder, ours,
 /// then the other clients of the user.
-pub fn known(around: &Surroundings) -> Vec<Known> {
+pub fn known(around: &Surroundings) -> Vec<(String, PathBuf)> {
     let mut places = Vec::new();
-    let mut add = |base: &PathBuf, files: &[(&'static str, &str)]| {
-        let files = files.iter().map(|&(client, file)| Known { client, file: base.join(file) });
-        places.extend(files);
+    let mut add = |base: &PathBuf, files: &[(&str, &str)]| {
+        places.extend(files.iter().map(|(client, file)| ((*client).to_owned(), base.join(file))));
     };
     add(&around.folder().to_owned(), IN_FOLDER);
     let home = around.home();
@@ -187,7 +177,7 @@ mod tests {
         let around = |pairs: &[(&str, &str)]| {
             let pairs = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into()));
             let places = known(&Surroundings::new(pairs, "/p"));
-            places.into_iter().map(|known| known.file.to_string_lossy().into_owned()).collect()
+            places.into_iter().map(|(_, file)| file.to_string_lossy().into_owned()).collect()
         };
         let bare: Vec<String> = around(&[]);
         assert_eq!(bare.len(), IN_FOLDER.len(), "{bare:?}");

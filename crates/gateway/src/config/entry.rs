@@ -1,6 +1,5 @@
 //! One server of a file.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
@@ -360,11 +359,8 @@ impl EntryDraft<'_, '_> {
         }
         let name = text.split_once("${")?.1;
         let end = name.find(|c: char| c != '_' && !c.is_ascii_alphanumeric())?;
-        let mut url = format!("http://{}/", &name[..end]);
-        for byte in text.bytes() {
-            write!(url, "{byte:02x}").expect("a string takes everything");
-        }
-        url.parse().ok()
+        let path = text.bytes().fold(String::new(), |path, byte| format!("{path}{byte:02x}"));
+        format!("http://{}/{path}", &name[..end]).parse().ok()
     }
 
     fn header_map(&mut self) -> HeaderMap {

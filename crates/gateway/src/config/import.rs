@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
+use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use switchboard_net::upstream::Target;
 
 use super::client_files::{self, SECTIONS};
@@ -13,7 +13,7 @@ use super::expand::FileVariables;
 use super::reader::Reader;
 use super::tree::{self, MemberKey, Node, Value};
 use super::{
-    Config, Entry, Known, Problem, ReadError, SourceLocation, Surroundings, Weight, entry, text_of,
+    Config, Entry, Problem, ReadError, SourceLocation, Surroundings, Weight, entry, text_of,
 };
 
 /// Servers of one file; more is not a configuration.
@@ -71,7 +71,11 @@ impl Import {
         let around = around.literal();
         let mut import = Self::default();
         let mut taken = match into.map(|file| Config::read(file, &around)) {
-            Some(Ok(config)) => names_in(&config),
+            Some(Ok(config)) => {
+                let entry = |name: &str| config.server(name)?.ok();
+                let target = |name: &str| Some(nameless(&entry(name)?.plan.target));
+                config.names().map(|name| (name.to_owned(), target(name))).collect()
+            }
             Some(Err(error)) if !error.is_without_servers() => return Err(error),
             _ => Taken::new(),
         };
@@ -96,12 +100,6 @@ impl Import {
             candidate.fate = decide(candidate, &mut taken);
         }
         Ok(import)
-    }
-
-    /// The usual places, for [`Import::gather`].
-    pub fn usual(around: &Surroundings) -> Vec<(String, PathBuf)> {
-        let known = client_files::known(around).into_iter();
-        known.map(|Known { client, file }| (client.to_owned(), file)).collect()
     }
 
     /// How many servers would be added.
@@ -155,12 +153,6 @@ fn portable(node: &Node, variables: &FileVariables<'_>) -> Node {
 
 /// Names that are taken, and what they lead to.
 type Taken = Vec<(String, Option<Target>)>;
-
-/// The names in a file.
-fn names_in(config: &Config) -> Taken {
-    let target = |name: &str| Some(nameless(&config.server(name)?.ok()?.plan.target));
-    config.names().map(|name| (name.to_owned(), target(name))).collect()
-}
 
 /// What becomes of a server, whose name is taken from here on.
 fn decide(candidate: &Candidate, taken: &mut Taken) -> ImportOutcome {
@@ -222,7 +214,10 @@ impl Import {
         let root = CstRootNode::parse(text, &tree::options());
         let root = root.map_err(|error| MergeError::Syntax(error.to_string()))?;
         let file = root.object_value().ok_or(MergeError::NoObject)?;
-        let section = section(&file).ok_or(MergeError::NoObject)?;
+        let present = SECTIONS.iter().find(|name| file.get(name).is_some());
+        file.ensure_multiline();
+        let section = file.object_value_or_create(present.unwrap_or(&SECTIONS[0]));
+        let section = section.ok_or(MergeError::NoObject)?;
         section.ensure_multiline();
         for candidate in &self.candidates {
             if let ImportOutcome::Added(name) = &candidate.fate {
@@ -231,12 +226,6 @@ impl Import {
         }
         Ok(root.to_string())
     }
-}
-
-fn section(file: &CstObject) -> Option<CstObject> {
-    let present = SECTIONS.iter().find(|name| file.get(name).is_some());
-    file.ensure_multiline();
-    file.object_value_or_create(present.unwrap_or(&SECTIONS[0]))
 }
 
 fn input(node: &Node) -> CstInputValue {

@@ -133,7 +133,7 @@ fn reference(what: &str) -> Value {
 
 /// One of two.
 fn either(one: Value, other: Value) -> Value {
-    json!({ "anyOf": [one, other] })
+    Value::from_iter([("anyOf", vec![one, other])])
 }
 
 pub(super) const COUNT: Shape = || reference("count");

@@ -124,11 +124,8 @@ pub(super) fn helper(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Opti
 }
 
 fn shell(line: String) -> Vec<String> {
-    let shell = if cfg!(windows) { ["cmd", "/C"] } else { ["sh", "-c"] };
-    if line.trim().is_empty() {
-        return Vec::new();
-    }
-    shell.into_iter().map(str::to_owned).chain([line]).collect()
+    let [shell, flag] = if cfg!(windows) { ["cmd", "/C"] } else { ["sh", "-c"] };
+    if line.trim().is_empty() { Vec::new() } else { vec![shell.into(), flag.into(), line] }
 }
 
 pub(super) fn passed(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<HeaderName> {

@@ -204,8 +204,10 @@ impl Front {
         &self,
         is_meant: impl Fn(&OpenListen) -> bool,
     ) -> Vec<Arc<OpenListen>> {
-        let gone = lock(&self.listens).extract_if(|_, listen| is_meant(listen)).collect::<Vec<_>>();
-        let gone: Vec<_> = gone.into_iter().map(|(_, listen)| listen).collect();
+        let mut open = lock(&self.listens);
+        let gone: Vec<_> =
+            open.extract_if(|_, listen| is_meant(listen)).map(|(_, listen)| listen).collect();
+        drop(open);
         for listen in &gone {
             listen.leave();
         }

@@ -163,8 +163,8 @@ async fn each_sees_and_calls_what_is_theirs_although_we_are_not_let_in_ourselves
         let (_, state) = states.iter().find(|(name, _)| &**name == "house").unwrap();
         assert!(place.fleet.is_open_to_people("house", state), "{state:?}");
         assert_eq!(place.fleet.ready_people("house"), Some(2));
-        assert!(place.fleet.people.has_tool("house", "red"));
-        assert!(!place.fleet.people.has_tool("house", "green"));
+        assert!(place.fleet.has_tool("house", "red"));
+        assert!(!place.fleet.has_tool("house", "green"));
         place.fleet.close().await;
     }
 }
