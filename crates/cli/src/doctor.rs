@@ -230,11 +230,9 @@ impl Report {
             lines.push(("can do", names.join(", ")));
         }
         let has = |list: &&ListReading| list.pages.iter().any(|p| p.result().is_some());
-        let counts = evidence
-            .lists
-            .iter()
-            .filter(has)
-            .map(|list| counted(list.items().count(), list.words().trim_end_matches('s')));
+        let lists = evidence.lists.iter().filter(has);
+        let noun = |list: &ListReading| list.words().trim_end_matches('s');
+        let counts = lists.map(|list| counted(list.items().count(), noun(list)));
         let counts = counts.collect::<Vec<_>>().join(", ");
         if !counts.is_empty() {
             lines.push(("has", counts));

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::{
-    Anonymous, Config, GatewaySection, Granted, Group, Placed, Problem, ReadError, Surroundings,
-    Weight, nearest,
+    Anonymous, Config, GatewaySection, Granted, Placed, Problem, ReadError, Surroundings, Weight,
+    nearest,
 };
 use crate::glob::fits;
 use crate::policy::{Access, Principal};
@@ -72,7 +72,11 @@ impl Plan {
         for group in gateways.iter().flat_map(|gateway| &gateway.groups) {
             let unknown = |server: &Placed<_>| unknown_server(server, &names);
             problems.extend(group.servers.iter().filter_map(unknown));
-            let members = plan.members(group);
+            // The servers that are wanted, each once.
+            let fitting = |pattern| plan.servers.keys().filter(move |name| fits(pattern, name));
+            let members = group.servers.iter().flat_map(|pattern| fitting(&pattern.value));
+            let mut seen = BTreeSet::new();
+            let members = members.filter(|name| seen.insert(*name)).cloned().collect();
             plan.groups.entry(group.name.clone()).or_insert(members);
         }
         for Granted { is_group, name } in gateways.iter().flat_map(|gateway| &gateway.granted) {
@@ -96,19 +100,6 @@ impl Plan {
         listen.hosts.extend(gateway.listen.hosts.iter().cloned());
         listen.unauthenticated |= gateway.listen.unauthenticated;
         bounds.fill_in(&gateway.bounds);
-    }
-
-    /// The servers of a group that are wanted, each once.
-    fn members(&self, group: &Group) -> Vec<String> {
-        let mut members: Vec<String> = Vec::new();
-        for pattern in &group.servers {
-            for name in self.servers.keys().filter(|name| fits(&pattern.value, name)) {
-                if !members.contains(name) {
-                    members.push(name.clone());
-                }
-            }
-        }
-        members
     }
 
     fn add_principals(&mut self, gateways: &[&GatewaySection]) {

@@ -104,6 +104,10 @@ fn sessions(sites: &[Site]) -> Value {
             *principals.entry(who(&client)).or_default() += 1;
         }
     }
+    // The busiest first: those with most calls, then those that were used last.
+    let mut busiest: Vec<_> = sites.iter().flat_map(Site::seen).collect();
+    busiest.sort_by_cached_key(|seen| (Reverse(seen.client.owed()), seen.client.quiet()));
+    busiest.truncate(MAX_SESSIONS);
     let sum = |of: fn(&Site) -> usize| -> usize { sites.iter().map(of).sum() };
     let streams: u64 = sites.first().map_or(0, |site| site.options().tally.streams());
     json!({
@@ -113,20 +117,12 @@ fn sessions(sites: &[Site]) -> Value {
         "parked": sum(Site::parked),
         "paths": paths,
         "principals": principals,
-        "list": list(sites),
+        "list": busiest.iter().map(row).collect::<Vec<_>>(),
     })
 }
 
 fn who(client: &ClientConnection) -> String {
     policy::who(client).unwrap_or_else(|| ANONYMOUS.to_owned())
-}
-
-/// The busiest first: those with most calls, then those that were used last.
-fn list(sites: &[Site]) -> Vec<Value> {
-    let mut seen: Vec<_> = sites.iter().flat_map(Site::seen).collect();
-    seen.sort_by_cached_key(|seen| (Reverse(seen.client.owed()), seen.client.quiet()));
-    seen.truncate(MAX_SESSIONS);
-    seen.iter().map(row).collect()
 }
 
 fn row(ConnectedClient { client, transport, path }: &ConnectedClient) -> Value {
