@@ -81,7 +81,10 @@ impl FileVariables<'_> {
 
     fn value(&self, inner: &str) -> Result<String, BadVariable> {
         if let Some(id) = inner.strip_prefix("input:") {
-            return self.input(id);
+            // What VS Code would ask for: from the environment, or the default.
+            let value = self.around.variable(&input_variable(id)).map(ToOwned::to_owned);
+            let value = value.or_else(|| self.answer(id));
+            return value.ok_or_else(|| BadVariable::Input { id: id.to_owned() });
         }
         let of_ours = |name: &str| self.around.variable(name).map(ToOwned::to_owned);
         self.place(inner).map_or_else(|| value_of(inner, of_ours), Ok)
@@ -103,20 +106,9 @@ impl FileVariables<'_> {
         }
     }
 
-    /// What VS Code would ask for: from the environment, or the default.
-    fn input(&self, id: &str) -> Result<String, BadVariable> {
-        if let Some(value) = self.around.variable(&input_variable(id)) {
-            return Ok(value.to_owned());
-        }
-        self.answer(id).ok_or_else(|| BadVariable::Input { id: id.to_owned() })
-    }
-
     /// What a question has as its default.
     fn answer(&self, id: &str) -> Option<String> {
-        let inputs = match self.inputs.map(|node| &node.value) {
-            Some(Value::List(inputs)) => inputs.as_slice(),
-            _ => &[],
-        };
+        let Value::List(inputs) = &self.inputs?.value else { return None };
         let is_it = |input: &&Node| input.get("id").and_then(Node::text) == Some(id);
         let default = inputs.iter().find(is_it).and_then(|input| input.get("default")?.text());
         default.map(ToOwned::to_owned)
