@@ -14,8 +14,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchboard_gateway::status::era_name;
 use switchboard_proto::method::meta;
-use switchboard_proto::revision::Era;
 
 use crate::args::{DoctorArgs, Form};
 use crate::command::client::{find, interrupted, other, until, usage};
@@ -155,7 +155,8 @@ impl Report {
             })
         });
         let counts = evidence.lists.iter();
-        let counts = counts.map(|list| (list.member.to_owned(), json!(list.items().count())));
+        let counts =
+            counts.map(|list| (list.kind.member().key().to_owned(), json!(list.items().count())));
         json!({
             "target": evidence.target,
             "healthy": self.is_healthy(),
@@ -229,13 +230,9 @@ impl Report {
             lines.push(("can do", names.join(", ")));
         }
         let has = |list: &&ListReading| list.pages.iter().any(|p| p.result().is_some());
-        let counts = evidence.lists.iter().filter(has).map(|list| {
-            let words = if list.member == "resourceTemplates" { "templates" } else { list.member };
-            match list.items().count() {
-                1 => format!("1 {}", words.trim_end_matches('s')),
-                count => format!("{count} {words}"),
-            }
-        });
+        let lists = evidence.lists.iter().filter(has);
+        let noun = |list: &ListReading| list.words().trim_end_matches('s');
+        let counts = lists.map(|list| counted(list.items().count(), noun(list)));
         let counts = counts.collect::<Vec<_>>().join(", ");
         if !counts.is_empty() {
             lines.push(("has", counts));
@@ -244,14 +241,6 @@ impl Report {
             let line = format!("{name:10}{}", plain(value));
             text + line.trim_end() + "\n"
         })
-    }
-}
-
-/// An era for people and scripts.
-pub(crate) fn era_name(era: Era) -> &'static str {
-    match era {
-        Era::Legacy => "legacy",
-        Era::Modern => "modern",
     }
 }
 

@@ -10,6 +10,7 @@ use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
+use switchboard_gateway::config::{BadVariable, fill_in};
 use switchboard_proto::header::is_ours;
 
 use crate::exit::{CommandError, CommandResult, wrong};
@@ -48,12 +49,11 @@ pub(crate) fn for_answers(given: &[String]) -> CommandResult<HeaderMap> {
 
 /// `text` with its variables replaced.
 pub(crate) fn filled(text: &str) -> CommandResult<String> {
-    expand(text, variable).map_err(|problem| match problem {
-        ExpandError::NoVariable => CommandError::new("a ${…} names no variable"),
-        ExpandError::Unset(name) => {
-            CommandError::new(format!("the environment variable {name} is not set"))
-                .hint(format!("export {name}=…"))
+    fill_in(text, variable).map_err(|problem| match &problem {
+        BadVariable::Unset { name } => {
+            CommandError::new(problem.to_string()).hint(format!("export {name}=…"))
         }
+        _ => CommandError::new("a ${…} names no variable"),
     })
 }
 
@@ -73,23 +73,16 @@ fn parse(
         let hint = format!("leave {name} out; it follows from the conversation");
         return wrong(format!("header {name} is set by switchboard"), hint);
     }
-    let value = match expand(value, lookup) {
-        Ok(value) => value,
-        Err(ExpandError::NoVariable) => {
-            let what =
-                format!("the value of header {name} contains a ${{…}} that names no variable");
-            let hint = "write ${VAR}, ${VAR:-default} or ${env:VAR}; in a shell, quote it with '…'";
-            return wrong(what, hint);
-        }
-        Err(ExpandError::Unset(variable)) => {
-            return wrong(
-                format!(
-                    "header {name} needs the environment variable {variable}, which is not set"
-                ),
-                format!("export {variable}=…, or give a default: ${{{variable}:-value}}"),
-            );
-        }
-    };
+    let value = fill_in(value, lookup).or_else(|problem| match &problem {
+        BadVariable::Unset { name: variable } => wrong(
+            format!("header {name} needs the environment variable {variable}, which is not set"),
+            problem.instead(),
+        ),
+        _ => wrong(
+            format!("the value of header {name} contains a ${{…}} that names no variable"),
+            "write ${VAR}, ${VAR:-default} or ${env:VAR}; in a shell, quote it with '…'",
+        ),
+    })?;
     let Ok(mut value) = HeaderValue::from_str(value.trim()) else {
         let what =
             format!("the value of header {name} contains characters that no header may contain");
@@ -104,35 +97,6 @@ fn parse(
 /// How the message is cut, which only the HTTP client knows.
 const FRAMING: [HeaderName; 6] =
     [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
-
-/// Why a text has no value.
-enum ExpandError {
-    NoVariable,
-    Unset(String),
-}
-
-/// Replaces variables once; what they contain is not looked at again.
-fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, ExpandError> {
-    let mut expanded = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("${") {
-        let (inner, after) = after.split_once('}').ok_or(ExpandError::NoVariable)?;
-        let inner = inner.strip_prefix("env:").unwrap_or(inner);
-        let (name, default) =
-            inner.split_once(":-").map_or((inner, None), |(name, it)| (name, Some(it)));
-        if name.is_empty() || name.contains(|c: char| c != '_' && !c.is_ascii_alphanumeric()) {
-            return Err(ExpandError::NoVariable);
-        }
-        // As in a shell, `:-` also stands in for an empty variable.
-        let value = lookup(name).filter(|value| default.is_none() || !value.is_empty());
-        let value = value.or_else(|| default.map(ToOwned::to_owned));
-        expanded.push_str(before);
-        expanded.push_str(&value.ok_or_else(|| ExpandError::Unset(name.to_owned()))?);
-        rest = after;
-    }
-    expanded.push_str(rest);
-    Ok(expanded)
-}
 
 /// Who we are, unless the user says otherwise.
 const AGENT: &str = concat!("switchboard/", env!("CARGO_PKG_VERSION"));

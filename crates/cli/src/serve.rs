@@ -14,7 +14,7 @@ use std::time::Duration;
 use http::HeaderName;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
-use switchboard_gateway::authenticator::{Authenticator, Entrance, Hearing};
+use switchboard_gateway::authenticator::{Authenticator, Hearing};
 use switchboard_gateway::gateway::{Offered, Place};
 use switchboard_gateway::plan::{GatewayBounds, PlanChanges};
 use switchboard_net::access::{ApiKey, Guard, Regex};
@@ -240,13 +240,13 @@ impl ServedSites {
         let max_sessions = self.max_sessions(light);
         let mut options = SiteOptions { shared, max_sessions, ..self.template.clone() };
         let escaped = |name| utf8_percent_encode(name, ESCAPED);
-        let (prefix, entrance) = match place {
-            Place::All => (String::new(), Entrance::All),
-            Place::Server(name) => (format!("/servers/{}", escaped(&name)), Entrance::Server(name)),
-            Place::Group(name) => (format!("/groups/{}", escaped(&name)), Entrance::Group(name)),
+        let prefix = match &place {
+            Place::All => String::new(),
+            Place::Server(name) => format!("/servers/{}", escaped(name)),
+            Place::Group(name) => format!("/groups/{}", escaped(name)),
         };
         if let Some(authenticator) = &self.authenticator {
-            options.authenticator = Some(authenticator.gate(entrance));
+            options.authenticator = Some(authenticator.gate(Some(place)));
         }
         let SiteOptions { path, sse_path, message_path, ws_path, .. } = &mut options;
         for path in [path, sse_path, message_path, ws_path] {
@@ -316,7 +316,7 @@ impl Web {
             );
         }
         (template.guard, template.limits) = (guard(address, args, web)?, limits);
-        let gate = authenticator.as_ref().map(|authenticator| authenticator.gate(Entrance::Pages));
+        let gate = authenticator.as_ref().map(|authenticator| authenticator.gate(None));
         let open = pages.iter().filter(|(_, page)| page.is_open());
         let reserve_paths: Vec<_> = open.map(|(path, _)| path.clone()).collect();
         let sites = Sites::behind(gate, template.guard.clone(), Vec::new(), pages);

@@ -209,7 +209,7 @@ fn with_args(command: Command, args: &CommandArgs) -> Command {
 /// The first server of that name in the given files, or in the usual places.
 fn find_named(name: &str, files: &[PathBuf]) -> CommandResult<Entry> {
     let around = surroundings()?;
-    let usual = || known(&around).into_iter().map(|place| place.file).collect();
+    let usual = || known(&around).into_iter().map(|(_, file)| file).collect();
     let places = if files.is_empty() { usual() } else { files.to_vec() };
     let (mut read, mut unread) = (Vec::new(), Vec::new());
     for file in &places {
@@ -219,7 +219,7 @@ fn find_named(name: &str, files: &[PathBuf]) -> CommandResult<Entry> {
             Err(error) if !files.is_empty() => return Err(not_read(&error)),
             // Of the others it is enough that they do not hide the name. A file of settings
             // without servers is no mistake.
-            Err(error) if error.is_absent() || matches!(error, ReadError::NoServers { .. }) => {}
+            Err(error) if error.is_without_servers() => {}
             Err(error) => unread.push(error),
         }
     }

@@ -24,6 +24,7 @@ use http::{HeaderMap, HeaderValue};
 use switchboard_net::access::{AuthDenial, Authenticate, Standing, Who};
 use switchboard_proto::refusal::Refusal;
 
+use crate::gateway::Place;
 use crate::policy::{Access, Denied, Grant, KeyHash, Meter, Principal};
 use crate::{lock, read, write};
 
@@ -63,38 +64,6 @@ struct SessionRoom {
 fn take_one(taken: &AtomicUsize, most: usize) -> bool {
     let one_more = |taken| (taken < most).then_some(taken + 1);
     taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
-}
-
-/// A way in.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Entrance {
-    /// All servers together, as far as each may use them.
-    All,
-    /// A group, for those who may use it.
-    Group(String),
-    /// Pages that tell of all servers, for those from whom nothing is kept.
-    Pages,
-    /// One server, for those who may use it.
-    Server(String),
-}
-
-impl Entrance {
-    fn lets(&self, who: &Principal) -> bool {
-        match self {
-            Self::All => true,
-            Self::Group(name) => who.grant.has_group(name),
-            Self::Pages => who.grant.is_open(),
-            Self::Server(name) => who.grant.has_server(name),
-        }
-    }
-
-    /// Whoever may not use a server or a group is not to know that it is there.
-    fn shut(&self) -> AuthDenial {
-        match self {
-            Self::Pages => AuthDenial::forbidden("this page is for keys that may use every server"),
-            _ => AuthDenial::nothing_here(ENDPOINT),
-        }
-    }
 }
 
 impl Authenticator {
@@ -171,9 +140,9 @@ impl Authenticator {
         counts
     }
 
-    /// The gate of a entrance, for a site.
-    pub fn gate(self: &Arc<Self>, entrance: Entrance) -> Arc<dyn Authenticate> {
-        Arc::new(EntranceGate { authenticator: Arc::clone(self), entrance })
+    /// The gate of a place, for a site; none is that of the pages, which tell of all servers.
+    pub fn gate(self: &Arc<Self>, place: Option<Place>) -> Arc<dyn Authenticate> {
+        Arc::new(EntranceGate { authenticator: Arc::clone(self), place })
     }
 
     fn table(&self) -> Arc<KeyTable> {
@@ -205,15 +174,31 @@ impl KeyTable {
 /// Admits clients at one entrance.
 struct EntranceGate {
     authenticator: Arc<Authenticator>,
-    entrance: Entrance,
+    place: Option<Place>,
+}
+
+impl EntranceGate {
+    /// The pages are for those from whom nothing is kept.
+    fn lets(&self, who: &Principal) -> bool {
+        match &self.place {
+            None => who.grant.is_open(),
+            Some(Place::All) => true,
+            Some(Place::Group(name)) => who.grant.has_group(name),
+            Some(Place::Server(name)) => who.grant.has_server(name),
+        }
+    }
 }
 
 impl Authenticate for EntranceGate {
     fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial> {
         let table = self.authenticator.table();
         let (principal, key) = table.access.identify(headers).map_err(refused)?;
-        if !self.entrance.lets(&principal) {
-            return Err(self.entrance.shut());
+        if !self.lets(&principal) {
+            // Whoever may not use a server or a group is not to know that it is there.
+            return Err(match &self.place {
+                None => AuthDenial::forbidden("this page is for keys that may use every server"),
+                Some(_) => AuthDenial::nothing_here(ENDPOINT),
+            });
         }
         let user = table.users.get(principal.name.as_str());
         let user = user.ok_or_else(|| refused(Denied::UnknownKey))?;
@@ -228,7 +213,7 @@ impl Authenticate for EntranceGate {
 
     fn keeps(&self, name: &str) -> bool {
         let table = self.authenticator.table();
-        table.users.get(name).is_some_and(|user| self.entrance.lets(&user.principal()))
+        table.users.get(name).is_some_and(|user| self.lets(&user.principal()))
     }
 }
 
@@ -242,7 +227,7 @@ fn refused(denied: Denied) -> AuthDenial {
 
 impl fmt::Debug for EntranceGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EntranceGate").field("entrance", &self.entrance).finish_non_exhaustive()
+        f.debug_struct("EntranceGate").field("place", &self.place).finish_non_exhaustive()
     }
 }
 

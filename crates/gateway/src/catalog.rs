@@ -11,7 +11,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -24,6 +23,7 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::{Refusal, code};
 use switchboard_proto::revision::Era;
 
+use crate::glob::fit_in_order;
 use crate::plan::{Edit, ServerPlan};
 use crate::search::{Document, Index};
 
@@ -98,10 +98,9 @@ impl Catalog {
     ) -> Self {
         definitions.sort_by(|one, other| one.server.cmp(&other.server));
         let mut catalog = Self::default();
-        for definition in definitions {
-            let shaped = plan(&definition.server).and_then(|it| shape_definition(&it, &definition));
-            if let Some(shaped) = shaped {
-                catalog.add(&definition.server, definition.kind, shaped);
+        for definition in &definitions {
+            if let Some(plan) = plan(&definition.server) {
+                catalog.add(&plan, definition);
             }
         }
         catalog
@@ -116,11 +115,25 @@ impl Catalog {
         Self::new(definitions, |name| Some(ServerPlan::new(name, target.clone()).into()))
     }
 
-    fn add(&mut self, server: &Arc<str>, kind: ListKind, shaped: ListedDefinition) {
-        let ListedDefinition { own, offered, mut text } = shaped;
+    /// Adds a definition as clients are to see it, if they are.
+    fn add(&mut self, plan: &ServerPlan, definition: &Definition) {
+        let (server, kind) = (&definition.server, definition.kind);
+        let own = definition.name().into_owned();
+        if !plan.filter(kind).lets(&own) {
+            return;
+        }
+        let edit = plan.edits(kind).get(&own);
+        let edited = edit.and_then(|edit| apply_edit(&definition.text, edit));
+        let mut text = edited.unwrap_or_else(|| definition.text.clone());
         if kind == ListKind::Templates {
             self.templates.push((TemplatePattern::new(&own), Arc::clone(server)));
         } else {
+            let offered = match kind {
+                ListKind::Resources | ListKind::Templates => own.clone(),
+                ListKind::Tools | ListKind::Prompts => {
+                    plan.offered(edit.and_then(|edit| edit.name.as_deref()).unwrap_or(&own))
+                }
+            };
             let free = match self.owners[kind as usize].entry(offered) {
                 Entry::Vacant(free) => free,
                 Entry::Occupied(taken) => {
@@ -213,32 +226,6 @@ impl Catalog {
     }
 }
 
-/// A definition as clients are to see it; none if they are not.
-fn shape_definition(plan: &ServerPlan, definition: &Definition) -> Option<ListedDefinition> {
-    let own = definition.name().into_owned();
-    let text = definition.text.clone();
-    if !plan.filter(definition.kind).lets(&own) {
-        return None;
-    }
-    let edit = plan.edits(definition.kind).get(&own);
-    let shown = edit.and_then(|edit| edit.name.as_deref()).unwrap_or(&own);
-    let offered = match definition.kind {
-        ListKind::Tools | ListKind::Prompts => plan.offered(shown),
-        ListKind::Resources | ListKind::Templates => own.clone(),
-    };
-    let text = edit.and_then(|edit| apply_edit(&text, edit)).unwrap_or(text);
-    Some(ListedDefinition { own, offered, text })
-}
-
-/// What comes of a definition.
-struct ListedDefinition {
-    /// What its server calls it.
-    own: String,
-    /// What it is called among those of other servers.
-    offered: String,
-    text: Bytes,
-}
-
 fn apply_edit(text: &Bytes, edit: &Edit) -> Option<Bytes> {
     let mut text = text.clone();
     for (member, value) in [("title", &edit.title), ("description", &edit.description)] {
@@ -249,12 +236,8 @@ fn apply_edit(text: &Bytes, edit: &Edit) -> Option<Bytes> {
     if !edit.annotations.is_empty() {
         let there = Part::new(&text).get(&["annotations"]).and_then(|it| it.read().ok());
         let mut annotations: Map<String, Value> = there.unwrap_or_default();
-        for (member, value) in &edit.annotations {
-            match value {
-                Value::Null => _ = annotations.remove(member),
-                value => _ = annotations.insert(member.clone(), value.clone()),
-            }
-        }
+        annotations.extend(edit.annotations.clone());
+        annotations.retain(|member, _| edit.annotations.get(member) != Some(&Value::Null));
         let annotations = Value::Object(annotations).to_string();
         text = Part::new(&text).with("annotations", annotations.as_bytes())?;
     }
@@ -321,18 +304,7 @@ impl TemplatePattern {
 
     /// Whether the literal parts are there, in their order.
     pub(crate) fn fits(&self, uri: &str) -> bool {
-        let [first, middle @ .., last] = self.literals.as_slice() else {
-            return self.text == uri;
-        };
-        let Some(mut rest) = uri.strip_prefix(first.as_str()) else { return false };
-        for literal in middle {
-            // The earliest place leaves the most for the parts that follow.
-            match rest.find(literal.as_str()) {
-                Some(at) => rest = &rest[at + literal.len()..],
-                None => return false,
-            }
-        }
-        rest.ends_with(last.as_str())
+        fit_in_order(self.literals.iter().map(String::as_str), uri)
     }
 }
 
@@ -514,10 +486,8 @@ fn shortened(whole: String, is_unchanged: bool, server: &str, name: &str) -> Str
         return whole;
     }
     // All of it is ASCII by now.
-    let mut short = whole[..whole.len().min(MAX_OFFERED - HASH_LENGTH)].to_owned();
-    let hash = hash_name(server, name);
-    write!(short, "_h{hash:08x}").expect("a string takes everything");
-    short
+    let short = &whole[..whole.len().min(MAX_OFFERED - HASH_LENGTH)];
+    format!("{short}_h{:08x}", hash_name(server, name))
 }
 
 /// The server and the name that this was made of, if nothing had to be changed.

@@ -23,15 +23,18 @@ use std::{fmt, thread};
 
 use switchboard_net::platform;
 
-pub use client_files::{Known, known};
+use expand::FileVariables;
+use reader::Reader;
+
+pub use client_files::known;
 pub use entry::Entry;
-pub use gateway::{
-    Anonymous, GatewayBounds, GatewaySection, Granted, Group, Listen, Placed, ToolSearch,
-};
+pub use expand::{BadVariable, fill_in};
+pub use gateway::{Anonymous, GatewayBounds, GatewaySection, Granted, Group, Listen, ToolSearch};
 pub use import::{Candidate, Import, ImportOutcome, MergeError};
 pub use key::nearest;
 pub use schema::schema;
 pub use settings::{Edit, ServerOptions};
+pub use tree::Placed;
 
 mod client_files;
 mod entry;
@@ -136,32 +139,34 @@ impl Config {
             return Err(ReadError::NoServers { file: file.to_owned(), instead });
         }
         let mut config = Self { file: file.to_owned(), ..Self::default() };
+        let variables = FileVariables { around, inputs: tree.get("inputs"), braces: false };
+        let mut reader = Reader::new(variables);
         for section in found {
-            config.add(&section, around);
+            reader.variables = section.variables;
+            config.add(&section, &mut reader);
         }
-        config.gateway = gateway::read(&tree, around, &mut config.problems);
+        reader.variables = variables;
+        config.gateway = gateway::read(&tree, &mut reader);
+        (config.problems, config.besides) = (reader.problems, reader.besides);
         Ok(config)
     }
 
-    fn add(&mut self, section: &client_files::Section<'_>, around: &Surroundings) {
-        let mut problems = Vec::new();
-        for (name, node) in section.servers(&mut problems) {
-            if self.names().any(|other| other == name.text) {
-                let what = format!("server {:?} is there twice; the first one counts", name.text);
-                problems.push(Problem::error(&name.place, what, "give each its own name"));
+    fn add(&mut self, section: &client_files::Section<'_>, reader: &mut Reader<'_>) {
+        for (name, node) in section.servers(reader) {
+            if self.names().any(|other| other == name.value) {
+                let what = format!("server {:?} is there twice; the first one counts", name.value);
+                reader.error(&name.place, what, "give each its own name");
                 continue;
             }
-            let before = problems.len();
-            let read = entry::read(&name, node, section, around, &mut problems, &mut self.besides);
-            for problem in &mut problems[before..] {
-                problem.server = Some(name.text.clone());
-            }
-            match read {
+            let before = reader.problems.len();
+            match entry::read(&name, node, reader) {
                 Some(entry) => self.servers.push(entry),
-                None => self.broken.push(name.text.clone()),
+                None => self.broken.push(name.value.clone()),
+            }
+            for problem in &mut reader.problems[before..] {
+                problem.server = Some(name.value.clone());
             }
         }
-        self.problems.extend(problems);
     }
 
     /// The names of all servers, those with mistakes last.
@@ -199,7 +204,8 @@ fn exposed(file: &Path) -> Option<Problem> {
     };
     let place = SourceLocation { file: file.into(), line: 1, column: 1 };
     let why = format!("{what}, and so decide what is run and who may come in");
-    Some(Problem::note(&place, why, format!("run: chmod go-w {}", path.display())))
+    let error = Problem::error(&place, why, format!("run: chmod go-w {}", path.display()));
+    Some(Problem { weight: Weight::Note, ..error })
 }
 
 /// The text of a file.
@@ -267,14 +273,6 @@ impl Problem {
             instead: instead.into(),
         }
     }
-
-    pub(crate) fn note(
-        place: &SourceLocation,
-        what: impl Into<String>,
-        instead: impl Into<String>,
-    ) -> Self {
-        Self { weight: Weight::Note, ..Self::error(place, what, instead) }
-    }
 }
 
 impl fmt::Display for Problem {
@@ -288,6 +286,7 @@ impl fmt::Display for Problem {
 pub struct Surroundings {
     variables: HashMap<String, String>,
     folder: PathBuf,
+    /// Whether variables stay what they are.
     is_literal: bool,
 }
 
@@ -306,11 +305,6 @@ impl Surroundings {
     #[must_use]
     pub(crate) fn literal(&self) -> Self {
         Self { is_literal: true, ..self.clone() }
-    }
-
-    /// Whether variables stay what they are.
-    fn is_literal(&self) -> bool {
-        self.is_literal
     }
 
     /// A variable of the environment.

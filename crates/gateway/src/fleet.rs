@@ -19,7 +19,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::HeaderName;
 use serde_json::json;
@@ -68,6 +68,8 @@ pub struct Fleet {
     /// Whether a server can tell people apart.
     knows_people: AtomicBool,
     pub(crate) people: People,
+    /// When it was started.
+    pub(crate) began: Instant,
 }
 
 /// The servers at one time, by name.
@@ -126,6 +128,7 @@ impl Fleet {
             carried: RwLock::default(),
             knows_people: AtomicBool::new(false),
             people,
+            began: Instant::now(),
         });
         fleet.monitor().know(&fleet);
         fleet.change(plan)?;
@@ -192,10 +195,11 @@ impl Fleet {
 
     /// Whether a server is known to have a tool of this name.
     pub(crate) fn has_tool(&self, server: &str, tool: &str) -> bool {
-        let tools = self.roster.definitions(ListKind::Tools);
-        let mut tools = tools.iter().filter(|it| &*it.server == server);
-        tools.any(|it| it.name() == tool)
-            || self.knows_people() && self.people.has_tool(server, tool)
+        let lists_it = |roster: &Roster| {
+            let tools = roster.definitions(ListKind::Tools);
+            tools.iter().any(|it| &*it.server == server && it.name() == tool)
+        };
+        lists_it(&self.roster) || self.knows_people() && self.people.any_roster(lists_it)
     }
 
     /// Ends every connection, and waits for the end of each.

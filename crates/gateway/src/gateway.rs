@@ -32,6 +32,7 @@ pub struct Gateway {
     state: Mutex<ServedPaths>,
 }
 
+#[derive(Default)]
 struct ServedPaths {
     plan: Arc<Plan>,
     groups: BTreeMap<String, Arc<Views>>,
@@ -73,8 +74,7 @@ impl Gateway {
         let fleet = Fleet::start(&plan, options, server)?;
         let authenticator = Authenticator::new(plan.access.clone(), sessions(&plan));
         let all = Views::new(&fleet, fleet.names(), None, &authenticator);
-        let mut state =
-            ServedPaths { plan: Arc::default(), groups: BTreeMap::new(), servers: BTreeMap::new() };
+        let mut state = ServedPaths::default();
         state.follow(&fleet, &authenticator, &plan);
         state.plan = Arc::new(plan);
         Ok(Arc::new(Self { fleet, authenticator, all, state: Mutex::new(state) }))

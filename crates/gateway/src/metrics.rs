@@ -20,50 +20,33 @@ const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 const HISTOGRAM: &str = "histogram";
 
-/// The text, as it grows.
-#[derive(Debug, Default)]
-struct MetricsText {
-    text: String,
-}
-
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
-impl MetricsText {
-    /// Begins a family; its samples must follow at once.
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string does not fail.
-        _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
+/// Begins a family; its samples must follow at once.
+fn family(text: &mut String, name: &str, kind: &str, help: &str) {
+    // Writing to a string does not fail.
+    _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
 
-    fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
-        self.text.push_str(name);
-        for (at, (label, value)) in labels.iter().enumerate() {
-            let before = if at == 0 { '{' } else { ',' };
-            _ = write!(self.text, "{before}{label}=\"{}\"", escaped(value));
-        }
-        let end = if labels.is_empty() { "" } else { "}" };
-        _ = writeln!(self.text, "{end} {value}");
+fn sample(text: &mut String, name: &str, labels: Labels<'_>, value: impl Display) {
+    text.push_str(name);
+    for (at, (label, value)) in labels.iter().enumerate() {
+        let before = if at == 0 { '{' } else { ',' };
+        _ = write!(text, "{before}{label}=\"{}\"", escaped(value));
     }
+    let end = if labels.is_empty() { "" } else { "}" };
+    _ = writeln!(text, "{end} {value}");
+}
 
-    /// A family with one sample.
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.family(name, kind, help);
-        self.sample(name, &[], value);
-    }
+/// A family with one sample.
+fn one(text: &mut String, name: &str, kind: &str, help: &str, value: impl Display) {
+    family(text, name, kind, help);
+    sample(text, name, &[], value);
 }
 
 /// As the value of a label.
 fn escaped(value: &str) -> String {
-    let mut escaped = String::with_capacity(value.len());
-    for character in value.chars() {
-        match character {
-            '\\' => escaped.push_str("\\\\"),
-            '"' => escaped.push_str("\\\""),
-            '\n' => escaped.push_str("\\n"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// A family: its name, what it is, what it means, and where its value comes from.
@@ -71,35 +54,34 @@ type MetricFamily<T, N> = (&'static str, &'static str, &'static str, fn(&T) -> N
 
 /// All metrics of a gateway.
 pub fn page(fleet: &Fleet, sites: &Sites) -> String {
-    let mut text = MetricsText::default();
-    ourselves(&mut text, fleet.monitor());
+    let mut text = String::new();
+    ourselves(&mut text, fleet);
     clients(&mut text, sites);
-    requests(&mut text, fleet.monitor());
-    tools(&mut text, fleet.monitor());
+    calls(&mut text, fleet.monitor());
     servers(&mut text, fleet);
-    text.text
+    text
 }
 
-fn ourselves(text: &mut MetricsText, monitor: &CallMonitor) {
-    text.family("switchboard_build_info", GAUGE, "The version that runs.");
-    text.sample("switchboard_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
-    let age = monitor.age().as_secs_f64();
-    text.one("switchboard_uptime_seconds", GAUGE, "How long the gateway runs.", age);
+fn ourselves(text: &mut String, fleet: &Fleet) {
+    family(text, "switchboard_build_info", GAUGE, "The version that runs.");
+    sample(text, "switchboard_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let age = fleet.began.elapsed().as_secs_f64();
+    one(text, "switchboard_uptime_seconds", GAUGE, "How long the gateway runs.", age);
     if let Some(bytes) = platform::resident_memory() {
         let help = "Resident memory size in bytes.";
-        text.one("process_resident_memory_bytes", GAUGE, help, bytes);
+        one(text, "process_resident_memory_bytes", GAUGE, help, bytes);
     }
     if let Some(files) = platform::open_files() {
         let help = "Number of open file descriptors.";
-        text.one("process_open_fds", GAUGE, help, files);
+        one(text, "process_open_fds", GAUGE, help, files);
     }
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         let help = "Tasks of the runtime that are not over.";
         let tasks = runtime.metrics().num_alive_tasks();
-        text.one("switchboard_tasks", GAUGE, help, tasks);
+        one(text, "switchboard_tasks", GAUGE, help, tasks);
     }
     let help = "Spans that were not sent: too many, or no collector took them.";
-    text.one("switchboard_dropped_spans_total", COUNTER, help, monitor.dropped_spans());
+    one(text, "switchboard_dropped_spans_total", COUNTER, help, fleet.monitor().dropped_spans());
 }
 
 /// The counters of all sites; several sites may share theirs.
@@ -114,78 +96,66 @@ fn tallies(sites: &[Site]) -> Vec<Arc<HttpCounters>> {
     tallies
 }
 
-fn clients(text: &mut MetricsText, sites: &Sites) {
+fn clients(text: &mut String, sites: &Sites) {
     let sites = &*sites.each();
-    text.family("switchboard_sessions", GAUGE, "Sessions of clients, by path.");
+    family(text, "switchboard_sessions", GAUGE, "Sessions of clients, by path.");
     for site in sites {
         let path = site.options().path.as_str();
-        text.sample("switchboard_sessions", &[("path", path)], site.sessions());
+        sample(text, "switchboard_sessions", &[("path", path)], site.sessions());
     }
     let parked: usize = sites.iter().map(Site::parked).sum();
     let help = "Calls that wait for their clients to come back with input.";
-    text.one("switchboard_parked_calls", GAUGE, help, parked);
+    one(text, "switchboard_parked_calls", GAUGE, help, parked);
     let tallies = tallies(sites);
     for (name, kind, help, of) in CLIENTS {
         let sum: u64 = tallies.iter().map(|tally| of(tally)).sum();
-        text.one(name, kind, help, sum);
+        one(text, name, kind, help, sum);
     }
     let name = "switchboard_refusals_total";
-    text.family(name, COUNTER, "Requests that were turned away, by reason.");
+    family(text, name, COUNTER, "Requests that were turned away, by reason.");
     let mut reasons = std::collections::BTreeMap::new();
     for (reason, count) in tallies.iter().flat_map(|tally| tally.refused()) {
         *reasons.entry(reason).or_insert(0) += count;
     }
     for (reason, count) in reasons {
-        text.sample(name, &[("reason", reason)], count);
+        sample(text, name, &[("reason", reason)], count);
     }
 }
 
-fn requests(text: &mut MetricsText, monitor: &CallMonitor) {
-    let open = monitor.open_calls();
-    text.one("switchboard_open_calls", GAUGE, "Calls that are not answered yet.", open);
+fn calls(text: &mut String, monitor: &CallMonitor) {
+    let (open, counts) = (monitor.open_calls(), monitor.counts());
+    one(text, "switchboard_open_calls", GAUGE, "Calls that are not answered yet.", open);
     let name = "switchboard_requests_total";
-    text.family(name, COUNTER, "Requests of clients, by method and outcome.");
-    monitor.counts().each_method(|method, series| {
-        for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
-            let labels = [("method", method), ("outcome", outcome.name())];
-            text.sample(name, &labels, series.of(outcome));
-        }
-    });
+    family(text, name, COUNTER, "Requests of clients, by method and outcome.");
+    counts.each_method(|method, series| outcomes(text, name, &[("method", method)], series));
     let name = "switchboard_request_duration_seconds";
-    text.family(name, HISTOGRAM, "How long requests took, by method.");
-    monitor.counts().each_method(|method, series| {
-        if series.cumulated()[BUCKETS.len()] > 0 {
-            histogram(text, name, &[("method", method)], series);
-        }
-    });
-}
-
-fn tools(text: &mut MetricsText, monitor: &CallMonitor) {
+    family(text, name, HISTOGRAM, "How long requests took, by method.");
+    counts.each_method(|method, series| histogram(text, name, &[("method", method)], series));
     let name = "switchboard_tool_calls_total";
-    text.family(name, COUNTER, "Calls of tools, by server, tool and outcome.");
-    monitor.counts().each_tool(|server, tool, series| {
-        for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
-            let labels = [("server", server), ("tool", tool), ("outcome", outcome.name())];
-            text.sample(name, &labels, series.of(outcome));
-        }
-    });
+    family(text, name, COUNTER, "Calls of tools, by server, tool and outcome.");
+    counts.each_tool(|labels, series| outcomes(text, name, labels, series));
     let name = "switchboard_tool_call_duration_seconds";
-    text.family(name, HISTOGRAM, "How long calls of tools took, by server and tool.");
-    monitor.counts().each_tool(|server, tool, series| {
-        histogram(text, name, &[("server", server), ("tool", tool)], series);
-    });
+    family(text, name, HISTOGRAM, "How long calls of tools took, by server and tool.");
+    counts.each_tool(|labels, series| histogram(text, name, labels, series));
 }
 
-fn histogram(text: &mut MetricsText, name: &str, labels: Labels<'_>, series: &Series) {
+fn outcomes(text: &mut String, name: &str, labels: Labels<'_>, series: &Series) {
+    for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
+        let labels = [labels, &[("outcome", outcome.name())]].concat();
+        sample(text, name, &labels, series.of(outcome));
+    }
+}
+
+fn histogram(text: &mut String, name: &str, labels: Labels<'_>, series: &Series) {
     let cumulated = series.cumulated();
     let bucket = format!("{name}_bucket");
     let ends = BUCKETS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
     for (end, count) in ends.zip(cumulated) {
         let labels = [labels, &[("le", end.as_str())]].concat();
-        text.sample(&bucket, &labels, count);
+        sample(text, &bucket, &labels, count);
     }
-    text.sample(&format!("{name}_sum"), labels, series.seconds());
-    text.sample(&format!("{name}_count"), labels, cumulated[BUCKETS.len()]);
+    sample(text, &format!("{name}_sum"), labels, series.seconds());
+    sample(text, &format!("{name}_count"), labels, cumulated[BUCKETS.len()]);
 }
 
 #[rustfmt::skip]
@@ -215,23 +185,23 @@ const TRAFFIC: [MetricFamily<Traffic, u64>; 7] = [
     ("switchboard_server_sent_bytes_total", COUNTER, "Bytes of messages to a server.", Traffic::sent),
 ];
 
-fn servers(text: &mut MetricsText, fleet: &Fleet) {
-    text.family("switchboard_server_up", GAUGE, "Whether a server is ready.");
+fn servers(text: &mut String, fleet: &Fleet) {
+    family(text, "switchboard_server_up", GAUGE, "Whether a server is ready.");
     for (server, state) in fleet.states() {
         let is_up = u8::from(state.is_up() || fleet.is_open_to_people(&server, &state));
-        text.sample("switchboard_server_up", &[("server", &server)], is_up);
+        sample(text, "switchboard_server_up", &[("server", &server)], is_up);
     }
     let all = fleet.running_servers();
     for (name, kind, help, of) in GAUGES {
-        text.family(name, kind, help);
+        family(text, name, kind, help);
         for (server, running) in all.iter() {
-            text.sample(name, &[("server", server)], of(&running.bridge));
+            sample(text, name, &[("server", server)], of(&running.bridge));
         }
     }
     for (name, kind, help, of) in TRAFFIC {
-        text.family(name, kind, help);
+        family(text, name, kind, help);
         for (server, running) in all.iter() {
-            text.sample(name, &[("server", server)], of(running.bridge.server().traffic()));
+            sample(text, name, &[("server", server)], of(running.bridge.server().traffic()));
         }
     }
 }
@@ -242,12 +212,12 @@ mod tests {
 
     #[test]
     fn samples_follow_their_family_and_labels_are_escaped() {
-        let mut text = MetricsText::default();
-        text.one("a_total", COUNTER, "How many.", 3);
-        text.family("b", GAUGE, "How much.");
-        text.sample("b", &[("x", "1\"\\\n"), ("y", "é")], 0.5);
+        let mut text = String::new();
+        one(&mut text, "a_total", COUNTER, "How many.", 3);
+        family(&mut text, "b", GAUGE, "How much.");
+        sample(&mut text, "b", &[("x", "1\"\\\n"), ("y", "é")], 0.5);
         let expected = "# HELP a_total How many.\n# TYPE a_total counter\na_total 3\n\
                         # HELP b How much.\n# TYPE b gauge\nb{x=\"1\\\"\\\\\\n\",y=\"é\"} 0.5\n";
-        assert_eq!(text.text, expected);
+        assert_eq!(text, expected);
     }
 }

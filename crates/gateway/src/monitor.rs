@@ -62,6 +62,7 @@ impl CallResult {
 }
 
 /// Sees the calls of all clients of a gateway.
+#[derive(Default)]
 pub struct CallMonitor {
     open: AtomicUsize,
     counts: Counts,
@@ -70,7 +71,6 @@ pub struct CallMonitor {
     spans: OnceLock<(Spans, Sampler)>,
     /// Knows where each server is, and what it has.
     fleet: OnceLock<Weak<Fleet>>,
-    began: Instant,
 }
 
 /// What is seen of a call that is not answered yet.
@@ -98,20 +98,6 @@ struct ObservedCall {
     is_sampled: bool,
     /// How we are connected with the client.
     transport: &'static str,
-}
-
-impl Default for CallMonitor {
-    fn default() -> Self {
-        Self {
-            open: AtomicUsize::new(0),
-            counts: Counts::default(),
-            recent: Recent::default(),
-            ids: Ids::new(),
-            spans: OnceLock::new(),
-            fleet: OnceLock::new(),
-            began: Instant::now(),
-        }
-    }
 }
 
 impl CallMonitor {
@@ -147,11 +133,6 @@ impl CallMonitor {
     /// Spans that were not sent because there were too many.
     pub fn dropped_spans(&self) -> u64 {
         self.spans.get().map_or(0, |(spans, _)| spans.dropped())
-    }
-
-    /// How long it has been there.
-    pub fn age(&self) -> Duration {
-        self.began.elapsed()
     }
 
     /// Waits until what was seen is sent, for a moment at most.
@@ -499,6 +480,10 @@ impl Series {
         })
     }
 
+    fn is_empty(&self) -> bool {
+        CallResult::ALL.iter().all(|outcome| self.of(*outcome) == 0)
+    }
+
     /// How long they took together.
     pub fn seconds(&self) -> f64 {
         Duration::from_micros(self.micros.load(Ordering::Relaxed)).as_secs_f64()
@@ -515,18 +500,11 @@ struct ToolCounts {
 type SeriesTable<V> = RwLock<HashMap<Arc<str>, Arc<V>>>;
 
 /// All that is counted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Counts {
     methods: [Series; METHODS.len()],
     servers: SeriesTable<ToolCounts>,
     others: Arc<ToolCounts>,
-}
-
-impl Default for Counts {
-    fn default() -> Self {
-        let methods = std::array::from_fn(|_| Series::default());
-        Self { methods, servers: RwLock::default(), others: Arc::default() }
-    }
 }
 
 /// The row of a name. One that is not there is added if there is room, and `may_add` says so.
@@ -567,21 +545,20 @@ impl Counts {
         series.as_deref().unwrap_or(&tools.other).add(outcome, elapsed);
     }
 
-    /// Shows what was counted of each method.
+    /// Shows what was counted of each method that was called.
     pub fn each_method(&self, mut show: impl FnMut(&'static str, &Series)) {
-        for (name, series) in METHODS.iter().zip(&self.methods) {
-            show(name, series);
-        }
+        let all = METHODS.iter().zip(&self.methods);
+        all.filter(|(_, series)| !series.is_empty()).for_each(|(name, series)| show(name, series));
     }
 
-    /// Shows what was counted of each tool, by server and name.
-    pub fn each_tool(&self, mut show: impl FnMut(&str, &str, &Series)) {
+    /// Shows what was counted of each tool, with its labels: server and name.
+    pub fn each_tool(&self, mut show: impl FnMut(&[(&str, &str)], &Series)) {
         let mut servers: Vec<_> = {
             let table = read(&self.servers);
             table.iter().map(|(name, tools)| (Arc::clone(name), Arc::clone(tools))).collect()
         };
         servers.sort_by(|one, other| one.0.cmp(&other.0));
-        if !self.others.is_empty() {
+        if !(read(&self.others.by_name).is_empty() && self.others.other.is_empty()) {
             servers.push((OTHER.into(), Arc::clone(&self.others)));
         }
         for (server, tools) in &servers {
@@ -589,25 +566,12 @@ impl Counts {
             let mut rows: Vec<_> = table.iter().collect();
             rows.sort_by_key(|(name, _)| *name);
             for (name, series) in rows {
-                show(server, name, series);
+                show(&[("server", server), ("tool", name)], series);
             }
             if !tools.other.is_empty() {
-                show(server, OTHER, &tools.other);
+                show(&[("server", server), ("tool", OTHER)], &tools.other);
             }
         }
-    }
-}
-
-impl ToolCounts {
-    fn is_empty(&self) -> bool {
-        let named = read(&self.by_name);
-        named.is_empty() && self.other.is_empty()
-    }
-}
-
-impl Series {
-    fn is_empty(&self) -> bool {
-        CallResult::ALL.iter().all(|outcome| self.of(*outcome) == 0)
     }
 }
 

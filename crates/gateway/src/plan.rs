@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::{
-    Anonymous, Config, GatewaySection, Granted, Group, Placed, Problem, ReadError, Surroundings,
-    Weight, nearest,
+    Anonymous, Config, GatewaySection, Granted, Placed, Problem, ReadError, Surroundings, Weight,
+    nearest,
 };
 use crate::glob::fits;
 use crate::policy::{Access, Principal};
@@ -69,8 +69,25 @@ impl Plan {
         let diagnostics = gateways.iter().find_map(|gateway| gateway.diagnostics);
         plan.diagnostics = diagnostics.unwrap_or_default();
         let names: BTreeSet<&str> = files.iter().flat_map(Config::names).collect();
-        plan.add_groups(&gateways, &names, &mut problems);
-        plan.add_principals(&gateways, &names, &mut problems);
+        for group in gateways.iter().flat_map(|gateway| &gateway.groups) {
+            let unknown = |server: &Placed<_>| unknown_server(server, &names);
+            problems.extend(group.servers.iter().filter_map(unknown));
+            // The servers that are wanted, each once.
+            let fitting = |pattern| plan.servers.keys().filter(move |name| fits(pattern, name));
+            let members = group.servers.iter().flat_map(|pattern| fitting(&pattern.value));
+            let mut seen = BTreeSet::new();
+            let members = members.filter(|name| seen.insert(*name)).cloned().collect();
+            plan.groups.entry(group.name.clone()).or_insert(members);
+        }
+        for Granted { is_group, name } in gateways.iter().flat_map(|gateway| &gateway.granted) {
+            let groups = || plan.groups.keys().map(String::as_str);
+            problems.extend(if *is_group {
+                unknown(name, "group", "add it to \"groups\"", groups())
+            } else {
+                unknown_server(name, &names)
+            });
+        }
+        plan.add_principals(&gateways);
         (plan, problems)
     }
 
@@ -85,48 +102,8 @@ impl Plan {
         bounds.fill_in(&gateway.bounds);
     }
 
-    fn add_groups(
-        &mut self,
-        gateways: &[&GatewaySection],
-        names: &BTreeSet<&str>,
-        problems: &mut Vec<Problem>,
-    ) {
-        for group in gateways.iter().flat_map(|gateway| &gateway.groups) {
-            let unknown = |server: &Placed<_>| unknown_server(server, names);
-            problems.extend(group.servers.iter().filter_map(unknown));
-            let members = self.members(group);
-            self.groups.entry(group.name.clone()).or_insert(members);
-        }
-    }
-
-    /// The servers of a group that are wanted, each once.
-    fn members(&self, group: &Group) -> Vec<String> {
-        let mut members: Vec<String> = Vec::new();
-        for pattern in &group.servers {
-            for name in self.servers.keys().filter(|name| fits(&pattern.value, name)) {
-                if !members.contains(name) {
-                    members.push(name.clone());
-                }
-            }
-        }
-        members
-    }
-
-    fn add_principals(
-        &mut self,
-        gateways: &[&GatewaySection],
-        names: &BTreeSet<&str>,
-        problems: &mut Vec<Problem>,
-    ) {
+    fn add_principals(&mut self, gateways: &[&GatewaySection]) {
         let mut principals: Vec<Arc<Principal>> = Vec::new();
-        for Granted { is_group, name } in gateways.iter().flat_map(|gateway| &gateway.granted) {
-            let groups = || self.groups.keys().map(String::as_str);
-            problems.extend(if *is_group {
-                unknown(name, "group", "add it to \"groups\"", groups())
-            } else {
-                unknown_server(name, names)
-            });
-        }
         for key in gateways.iter().flat_map(|gateway| &gateway.keys) {
             // The empty name is that of clients without a key.
             if !key.name.is_empty() && principals.iter().all(|other| other.name != key.name) {

@@ -9,15 +9,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 use ring::digest::{SHA256, digest};
+use switchboard_net::access::shown_keys;
 use switchboard_net::connection::ClientConnection;
 use switchboard_proto::refusal::Refusal;
 
 use crate::glob::{NameFilter, fits};
-
-const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// A user or program with a key, or all clients without one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -71,10 +69,8 @@ impl Access {
     /// Who sent a request with these headers, and the key that shows it: it comes as
     /// `X-API-Key` or as a bearer token. A wrong key is never taken for none.
     pub fn identify(&self, headers: &HeaderMap) -> Result<Identified, Denied> {
-        let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(bearer_token);
-        let shown = headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes).chain(bearer);
         let mut is_shown = false;
-        for key in shown {
+        for key in shown_keys(headers) {
             let key = KeyHash::compute(key);
             if let Some(principal) = self.by_key(&key) {
                 return Ok((principal, Some(key)));
@@ -91,12 +87,10 @@ impl Access {
     /// Looks at every key, so that the time it takes does not tell whose is near.
     fn by_key(&self, shown: &KeyHash) -> Option<Arc<Principal>> {
         let keys = self.principals.iter().flat_map(|it| it.keys.iter().map(move |key| (it, key)));
-        let found = keys.fold(
-            None,
-            |found, (principal, key)| {
-                if key.matches(shown) { Some(principal) } else { found }
-            },
-        );
+        let mut found = None;
+        for (principal, key) in keys {
+            found = if key.matches(shown) { Some(principal) } else { found };
+        }
         found.cloned()
     }
 
@@ -150,11 +144,6 @@ impl Access {
     pub fn is_open(&self) -> bool {
         self.anonymous.is_some()
     }
-}
-
-fn bearer_token(value: &HeaderValue) -> Option<&[u8]> {
-    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().as_bytes())
 }
 
 /// Servers, groups and tools, by name or with `*`. The default is everything.
@@ -382,7 +371,9 @@ impl Meter {
     /// Something that counts for the rate, and is never open.
     pub fn pay(&mut self, now: Instant) -> Result<(), Refusal> {
         let Some(rate) = self.rate else { return Ok(()) };
-        self.save(rate, now);
+        let passed = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        self.saved = rate.per.min(self.saved.saturating_add(passed));
+        self.last = Some(now.max(self.last.unwrap_or(now)));
         let cost = rate.per / rate.calls;
         let Some(left) = self.saved.checked_sub(cost) else {
             return Err(Refusal::TooOften { wait: cost.saturating_sub(self.saved) });
@@ -408,12 +399,6 @@ impl Meter {
             self.saved = rate.map_or(Duration::ZERO, |rate| rate.per);
         }
         (self.rate, self.max_open) = (rate, max_open);
-    }
-
-    fn save(&mut self, rate: Rate, now: Instant) {
-        let passed = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
-        self.saved = rate.per.min(self.saved.saturating_add(passed));
-        self.last = Some(now.max(self.last.unwrap_or(now)));
     }
 }
 

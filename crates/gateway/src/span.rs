@@ -104,7 +104,9 @@ impl Spans {
     pub fn start(options: SpanOptions, fetch: Fetch) -> Self {
         let (queue, items) = mpsc::channel(options.queue.max(1));
         let dropped = Arc::new(AtomicU64::new(0));
-        tokio::spawn(send_batches(items, options, fetch, Arc::clone(&dropped)));
+        let mut batches = SpanBatches { items, batch: Vec::new(), options, fetch };
+        let counter = Arc::clone(&dropped);
+        tokio::spawn(async move { batches.send_all(&counter).await });
         Self { queue, dropped }
     }
 
@@ -238,90 +240,82 @@ const SEND_ATTEMPTS: u32 = 3;
 /// How long a collector is left alone that could not take a batch, at first.
 const SEND_PAUSE: Duration = Duration::from_secs(1);
 
-async fn send_batches(
-    mut items: mpsc::Receiver<QueuedSpan>,
+/// The queue of spans, and the batch that is gathered.
+struct SpanBatches {
+    items: mpsc::Receiver<QueuedSpan>,
+    batch: Vec<Span>,
     options: SpanOptions,
     fetch: Fetch,
-    dropped: Arc<AtomicU64>,
-) {
-    let mut complained = false;
-    let mut batch = Vec::new();
-    while let Some(first) = items.recv().await {
-        let waiting = gather(&mut items, first, &mut batch, &options).await;
-        if !batch.is_empty() {
-            let count = batch.len() as u64;
-            let sent = deliver(&mut batch, &options, &fetch, waiting.is_some()).await;
-            if let Err(why) = &sent {
-                dropped.fetch_add(count, Ordering::Relaxed);
-                // Once for each time that it breaks: a collector may be away for days.
-                if !complained {
-                    tracing::warn!("traces are not taken: {why}");
+}
+
+impl SpanBatches {
+    async fn send_all(&mut self, dropped: &AtomicU64) {
+        let mut complained = false;
+        while let Some(first) = self.items.recv().await {
+            let waiting = self.gather(first).await;
+            if !self.batch.is_empty() {
+                let count = self.batch.len() as u64;
+                let sent = self.deliver(waiting.is_some()).await;
+                if let Err(why) = &sent {
+                    dropped.fetch_add(count, Ordering::Relaxed);
+                    // Once for each time that it breaks: a collector may be away for days.
+                    if !complained {
+                        tracing::warn!("traces are not taken: {why}");
+                    }
                 }
+                complained = sent.is_err();
             }
-            complained = sent.is_err();
-        }
-        if let Some(waiting) = waiting {
             // The waiting task may be gone.
-            _ = waiting.send(());
+            _ = waiting.map(|waiting| waiting.send(()));
         }
     }
-}
 
-/// Gathers a batch; who waits for its end, if somebody does.
-async fn gather(
-    items: &mut mpsc::Receiver<QueuedSpan>,
-    first: QueuedSpan,
-    batch: &mut Vec<Span>,
-    options: &SpanOptions,
-) -> Option<oneshot::Sender<()>> {
-    let until = Instant::now() + options.delay;
-    let mut next = Some(first);
-    loop {
-        match next {
-            Some(QueuedSpan::Span(span)) => batch.push(span),
-            Some(QueuedSpan::Flush(waiting)) => return Some(waiting),
-            None => return None,
-        }
-        if batch.len() >= options.batch {
-            return None;
-        }
-        next = timeout_at(until, items.recv()).await.ok().flatten();
-    }
-}
-
-/// Sends a batch, and again if it may be taken later; not if somebody waits.
-async fn deliver(
-    batch: &mut Vec<Span>,
-    options: &SpanOptions,
-    fetch: &Fetch,
-    is_last: bool,
-) -> Result<(), String> {
-    let body: Bytes = otlp_request(&options.resource, batch).to_string().into();
-    batch.clear();
-    let mut pause = SEND_PAUSE;
-    let mut attempt = 1;
-    loop {
-        let mut request = Request::new(body.clone());
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = options.endpoint.clone();
-        request.headers_mut().clone_from(&options.headers);
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let (why, may_pass) = match timeout(options.timeout, fetch.send(request)).await {
-            Ok(Ok(response)) if response.status().is_success() => return Ok(()),
-            Ok(Ok(response)) => {
-                // The statuses that the specification has for "try again".
-                let may_pass = matches!(response.status().as_u16(), 429 | 502 | 503 | 504);
-                (format!("HTTP {}", response.status()), may_pass)
+    /// Gathers a batch; who waits for its end, if somebody does.
+    async fn gather(&mut self, first: QueuedSpan) -> Option<oneshot::Sender<()>> {
+        let until = Instant::now() + self.options.delay;
+        let mut next = first;
+        loop {
+            match next {
+                QueuedSpan::Span(span) => self.batch.push(span),
+                QueuedSpan::Flush(waiting) => return Some(waiting),
             }
-            Ok(Err(error)) => (error.to_string(), true),
-            Err(_) => ("the collector takes too long".to_owned(), true),
-        };
-        if !may_pass || is_last || attempt == SEND_ATTEMPTS {
-            return Err(why);
+            if self.batch.len() >= self.options.batch {
+                return None;
+            }
+            next = timeout_at(until, self.items.recv()).await.ok()??;
         }
-        tokio::time::sleep(pause).await;
-        attempt += 1;
-        pause *= 2;
+    }
+
+    /// Sends the batch, and again if it may be taken later; not if somebody waits.
+    async fn deliver(&mut self, is_last: bool) -> Result<(), String> {
+        let Self { batch, options, fetch, .. } = self;
+        let body: Bytes = otlp_request(&options.resource, batch).to_string().into();
+        batch.clear();
+        let mut pause = SEND_PAUSE;
+        for attempt in 1.. {
+            let mut request = Request::new(body.clone());
+            *request.method_mut() = Method::POST;
+            *request.uri_mut() = options.endpoint.clone();
+            request.headers_mut().clone_from(&options.headers);
+            let json = HeaderValue::from_static("application/json");
+            request.headers_mut().insert(CONTENT_TYPE, json);
+            let (why, may_pass) = match timeout(options.timeout, fetch.send(request)).await {
+                Ok(Ok(response)) if response.status().is_success() => break,
+                Ok(Ok(response)) => {
+                    // The statuses that the specification has for "try again".
+                    let may_pass = matches!(response.status().as_u16(), 429 | 502 | 503 | 504);
+                    (format!("HTTP {}", response.status()), may_pass)
+                }
+                Ok(Err(error)) => (error.to_string(), true),
+                Err(_) => ("the collector takes too long".to_owned(), true),
+            };
+            if !may_pass || is_last || attempt == SEND_ATTEMPTS {
+                return Err(why);
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+        Ok(())
     }
 }
 
@@ -334,12 +328,13 @@ pub(crate) struct Ids {
 /// The step of splitmix64: each number comes once before any comes again.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Ids {
-    pub(crate) fn new() -> Self {
-        let chance = RandomState::new().hash_one(std::process::id());
-        Self { next: AtomicU64::new(chance) }
+impl Default for Ids {
+    fn default() -> Self {
+        Self { next: AtomicU64::new(RandomState::new().hash_one(std::process::id())) }
     }
+}
 
+impl Ids {
     /// A number that is never zero.
     pub(crate) fn span(&self) -> u64 {
         let number = self.next.fetch_add(STEP, Ordering::Relaxed);
@@ -370,7 +365,7 @@ mod tests {
         assert_eq!(some, Sampler { heeds_parent: false, ratio: 0.25 });
         assert_eq!(parse("traceidratio", Some("2")), None);
         assert_eq!(parse("jaeger_remote", None), None);
-        let ids = Ids::new();
+        let ids = Ids::default();
         let taken = (0..4000).filter(|_| some.takes(None, &ids)).count();
         assert!((700..1300).contains(&taken), "{taken}");
         let parent = |flags| Some(Parent { trace: 1, span: 1, flags });
@@ -381,7 +376,7 @@ mod tests {
 
     #[test]
     fn ids_differ_within_a_run_and_between_runs() {
-        let (one, other) = (Ids::new(), Ids::new());
+        let (one, other) = (Ids::default(), Ids::default());
         let ids: HashSet<_> = (0..1000).flat_map(|_| [one.span(), other.span()]).collect();
         assert_eq!(ids.len(), 2000);
         assert_ne!(one.trace(), other.trace());

@@ -26,7 +26,7 @@ pub fn status(fleet: &Fleet, sites: &Sites) -> Value {
     let servers: Map<_, _> = servers.collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "uptimeSeconds": fleet.monitor().age().as_secs(),
+        "uptimeSeconds": fleet.began.elapsed().as_secs(),
         "servers": servers,
         "sessions": sessions(&sites.each()),
     })
@@ -51,7 +51,7 @@ fn server(fleet: &Fleet, name: &str, bridge: &Bridge, state: Option<&ServerState
         "state": word,
         "error": error.map(Failure::summary),
         "errorKind": error.map(Failure::kind),
-        "era": present.as_ref().map(|client| era(client.era())),
+        "era": present.as_ref().map(|client| era_name(client.era())),
         "transport": transport(bridge.server()),
         "calls": bridge.calls(),
         "queued": bridge.queued(),
@@ -69,7 +69,8 @@ fn server(fleet: &Fleet, name: &str, bridge: &Bridge, state: Option<&ServerState
     server
 }
 
-fn era(era: Era) -> &'static str {
+/// An era for people and scripts.
+pub fn era_name(era: Era) -> &'static str {
     match era {
         Era::Legacy => "legacy",
         Era::Modern => "modern",
@@ -103,6 +104,10 @@ fn sessions(sites: &[Site]) -> Value {
             *principals.entry(who(&client)).or_default() += 1;
         }
     }
+    // The busiest first: those with most calls, then those that were used last.
+    let mut busiest: Vec<_> = sites.iter().flat_map(Site::seen).collect();
+    busiest.sort_by_cached_key(|seen| (Reverse(seen.client.owed()), seen.client.quiet()));
+    busiest.truncate(MAX_SESSIONS);
     let sum = |of: fn(&Site) -> usize| -> usize { sites.iter().map(of).sum() };
     let streams: u64 = sites.first().map_or(0, |site| site.options().tally.streams());
     json!({
@@ -112,20 +117,12 @@ fn sessions(sites: &[Site]) -> Value {
         "parked": sum(Site::parked),
         "paths": paths,
         "principals": principals,
-        "list": list(sites),
+        "list": busiest.iter().map(row).collect::<Vec<_>>(),
     })
 }
 
 fn who(client: &ClientConnection) -> String {
     policy::who(client).unwrap_or_else(|| ANONYMOUS.to_owned())
-}
-
-/// The busiest first: those with most calls, then those that were used last.
-fn list(sites: &[Site]) -> Vec<Value> {
-    let mut seen: Vec<_> = sites.iter().flat_map(Site::seen).collect();
-    seen.sort_by_cached_key(|seen| (Reverse(seen.client.owed()), seen.client.quiet()));
-    seen.truncate(MAX_SESSIONS);
-    seen.iter().map(row).collect()
 }
 
 fn row(ConnectedClient { client, transport, path }: &ConnectedClient) -> Value {
@@ -137,7 +134,7 @@ fn row(ConnectedClient { client, transport, path }: &ConnectedClient) -> Value {
         "principal": who(client),
         "client": said(intro.map(|it| &*it.name)),
         "version": said(intro.map(|it| &*it.version)),
-        "era": era(client.era()),
+        "era": era_name(client.era()),
         "revision": client.revision().map(Revision::as_str),
         "transport": transport,
         "path": &**path,
@@ -151,15 +148,11 @@ fn row(ConnectedClient { client, transport, path }: &ConnectedClient) -> Value {
 /// Words of a stranger, in which nothing is left that drives a terminal or turns
 /// the text around it.
 fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() || is_hidden(character) {
-            escaped.extend(character.escape_unicode());
-        } else {
-            escaped.push(character);
-        }
-    }
-    escaped
+    let escaped = text.chars().map(|character| match character {
+        hidden if hidden.is_control() || is_hidden(hidden) => hidden.escape_unicode().to_string(),
+        plain => plain.to_string(),
+    });
+    escaped.collect()
 }
 
 /// Characters without a shape: marks of direction, joiners, separators.

@@ -8,7 +8,10 @@
 //!   perhaps the same as another:       `db://X`, `db://x/%61`, `db://x/ä`  ──▶ folded alike
 //! ```
 
+use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
+
+use percent_encoding::percent_decode_str;
 
 /// Schemes whose URLs browsers know, with the port that need not be said.
 const WEB: [(&str, &str); 5] =
@@ -32,9 +35,7 @@ pub(crate) fn is_plain(uri: &str) -> bool {
 pub(crate) fn folded(text: &str) -> String {
     let (_, rest) = parts(text);
     let start = text.len() - rest.len();
-    let host = rest
-        .strip_prefix("//")
-        .map_or(0, |rest| 2 + rest.find(['/', '\\', '?', '#']).unwrap_or(rest.len()));
+    let host = rest.strip_prefix("//").map_or(0, |rest| 2 + authority_end(rest));
     let (head, tail) = text.split_at(start + host);
     decoded(&(head.to_lowercase() + tail)).replace('\\', "/")
 }
@@ -48,33 +49,21 @@ fn parts(uri: &str) -> (&str, &str) {
     uri.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).unwrap_or(("", uri))
 }
 
+fn authority_end(rest: &str) -> usize {
+    rest.find(['/', '\\', '?', '#']).unwrap_or(rest.len())
+}
+
 /// `text` without escapes.
-fn decoded(text: &str) -> String {
-    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
-    let (bytes, mut plain, mut at) = (text.as_bytes(), Vec::with_capacity(text.len()), 0);
-    while let Some(&byte) = bytes.get(at) {
-        let escaped = (byte, digit(bytes.get(at + 1)), digit(bytes.get(at + 2)));
-        if let (b'%', Some(high), Some(low)) = escaped {
-            plain.extend(u8::try_from(high * 16 + low));
-            at += 3;
-        } else {
-            plain.push(byte);
-            at += 1;
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
+fn decoded(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
 }
 
 /// Whether a URL is written as browsers write it. They know more of these than
 /// of others: ports, addresses, and slashes that may be missing.
 fn is_plain_web(scheme: &str, rest: &str) -> bool {
     let port = WEB.iter().find(|(web, _)| *web == scheme).map(|(_, port)| *port);
-    let Some((authority, path)) = rest
-        .strip_prefix("//")
-        .map(|rest| rest.split_at(rest.find(['/', '\\', '?', '#']).unwrap_or(rest.len())))
-    else {
-        return port.is_none() && scheme != "file";
-    };
+    let Some(rest) = rest.strip_prefix("//") else { return port.is_none() && scheme != "file" };
+    let (authority, path) = rest.split_at(authority_end(rest));
     match port {
         Some(port) => path.starts_with('/') && is_plain_authority(authority, port),
         None if scheme == "file" => {
@@ -90,14 +79,11 @@ fn is_plain_authority(authority: &str, usual: &str) -> bool {
     let is_plain_port = |port: &str| {
         port != usual && port.parse::<u16>().is_ok_and(|number| number.to_string() == port)
     };
+    let last = host.rsplit('.').next().unwrap_or_default();
     let is_plain_host = if let Some(address) = host.strip_prefix('[') {
         let address = address.strip_suffix(']').unwrap_or_default();
         address.parse::<Ipv6Addr>().is_ok_and(|it| it.to_string() == address)
-    } else if host
-        .rsplit('.')
-        .next()
-        .is_some_and(|last| last.starts_with(|c: char| c.is_ascii_digit()))
-    {
+    } else if last.starts_with(|c: char| c.is_ascii_digit()) {
         host.parse::<Ipv4Addr>().is_ok()
     } else {
         !host.is_empty() && host.is_ascii() && !host.contains(['@', '%'])

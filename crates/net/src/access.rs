@@ -459,11 +459,15 @@ impl ApiKey {
 
     /// Whether a request shows it.
     pub fn is_shown(&self, headers: &HeaderMap) -> bool {
-        let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(bearer_token);
-        let keys = headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes);
         // The digests are compared, and nobody can aim at one byte of a digest.
-        keys.chain(bearer).any(|key| digest(&SHA256, key).as_ref() == self.digest.as_ref())
+        shown_keys(headers).any(|key| digest(&SHA256, key).as_ref() == self.digest.as_ref())
     }
+}
+
+/// The keys that a request shows, as `X-API-Key` and as bearer tokens.
+pub fn shown_keys(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(bearer_token);
+    headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes).chain(bearer)
 }
 
 fn bearer_token(value: &HeaderValue) -> Option<&[u8]> {

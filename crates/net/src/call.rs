@@ -73,22 +73,32 @@ type Intercept = Box<dyn FnOnce(&Message) -> bool + Send>;
 ///
 /// Called while messages are passed on, so nothing here may wait.
 pub trait ReplySink: fmt::Debug + Send + Sync {
+    /// The client that it stands in for: what it does not say itself, that client does.
+    fn client(&self) -> Option<&Arc<ClientConnection>> {
+        None
+    }
     /// Tells it from all others.
-    fn number(&self) -> u64;
+    fn number(&self) -> u64 {
+        self.client().map_or(0, |client| client.number())
+    }
     /// The identity that it speaks for; empty if it has shown none.
-    fn principal(&self) -> &[u8];
+    fn principal(&self) -> &[u8] {
+        self.client().map_or(b"", |client| client.principal())
+    }
     /// A notification, about a call or about the session.
     fn note(&self, exchange: Option<Exchange>, message: &Message);
     /// The server needs input, and `asker` takes the answer. False if the client cannot be asked.
     fn ask(
         self: Arc<Self>,
-        exchange: Option<Exchange>,
-        asker: Weak<dyn Asker>,
-        ask: Ask,
-        request: &Message,
-    ) -> bool;
+        _exchange: Option<Exchange>,
+        _asker: Weak<dyn Asker>,
+        _ask: Ask,
+        _request: &Message,
+    ) -> bool {
+        false
+    }
     /// The server does not need the input any more.
-    fn recall(&self, ask: Ask, message: &Message);
+    fn recall(&self, _ask: Ask, _message: &Message) {}
     /// A call is over.
     fn finish(&self, exchange: Exchange, outcome: Outcome);
     /// The server may still answer this call, which was cancelled. True if
@@ -104,14 +114,21 @@ pub trait ReplySink: fmt::Debug + Send + Sync {
     fn lost(&self, _why: &Failure) {}
     /// Whether it reads slower than it is written to.
     fn is_slow(&self) -> bool {
-        false
+        self.client().is_some_and(|client| client.is_slow())
     }
     /// Waits until it has read enough.
     fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(std::future::ready(()))
+        match self.client() {
+            Some(client) => Arc::clone(client).room(),
+            None => Box::pin(std::future::ready(())),
+        }
     }
     /// It is disconnected.
-    fn end(self: Arc<Self>) {}
+    fn end(self: Arc<Self>) {
+        if let Some(client) = self.client() {
+            ClientConnection::end(client);
+        }
+    }
 }
 
 /// Who asked a question, and takes what the client says to it.

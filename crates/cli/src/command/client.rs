@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use switchboard_gateway::config::ServerOptions;
+use switchboard_gateway::status::era_name;
 use switchboard_net::client::{
     CallError, CallOptions, Client, ClientOptions, ConnectError, ListenFilter,
 };
@@ -16,7 +17,6 @@ use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::failure::Failure;
 
 use crate::args::{ClientArgs, Form, NetworkArgs, ReachArgs};
-use crate::doctor::era_name;
 use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
 use crate::output::{Ticker, cell, contents, plain, resource, table, write_line};
 use crate::signal::StopSignal;

@@ -5,7 +5,9 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use switchboard_gateway::config::{Candidate, Import, ImportOutcome, ReadError, Surroundings};
+use switchboard_gateway::config::{
+    Candidate, Import, ImportOutcome, ReadError, Surroundings, known,
+};
 use switchboard_net::platform;
 use switchboard_net::upstream::Target;
 
@@ -38,7 +40,7 @@ pub(crate) fn run(args: &ImportArgs) -> CommandResult {
 /// The files that the user named must be there; of the usual ones some are.
 fn places(args: &ImportArgs, around: &Surroundings) -> CommandResult<Vec<(String, PathBuf)>> {
     if args.from.is_empty() {
-        return Ok(Import::usual(around));
+        return Ok(known(around));
     }
     let named = args.from.iter().map(|file| {
         fs::metadata(file).map_err(|error| {

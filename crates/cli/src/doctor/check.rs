@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::Value;
+use switchboard_net::roster::ListKind;
 use switchboard_proto::header::param::annotations;
 use switchboard_proto::method::{self, meta};
 use switchboard_proto::refusal::Refusal;
@@ -242,7 +243,8 @@ fn answers_pings(evidence: &Evidence, found: &mut Findings) {
 
 fn has_what_it_announces(evidence: &Evidence, found: &mut Findings) {
     for list in &evidence.lists {
-        let (method, member, capability) = (list.method, list.member, list.capability);
+        let (method, member) = (list.kind.method(), list.kind.member().key());
+        let capability = list.kind.capability();
         let Some(page) = list.pages.last() else { continue };
         // A server that is gone has a finding of its own.
         let is_gone = matches!(page, RequestResult::Gone { .. } | RequestResult::Lost(_));
@@ -258,7 +260,7 @@ fn has_what_it_announces(evidence: &Evidence, found: &mut Findings) {
         let is_unknown = page.error().is_some_and(|error| error["code"] == unknown_method());
         let what = format!("the server announces {capability}, but {method} {}", in_words(page));
         // Servers without templates often forget the method.
-        if is_unknown && member == "resourceTemplates" {
+        if is_unknown && list.kind == ListKind::Templates {
             found.add(Note, "list.templates", "LIF-3", what, "answer {\"resourceTemplates\": []}");
         } else {
             let remedy = format!("serve {method}, or do not announce {capability}");
@@ -269,7 +271,8 @@ fn has_what_it_announces(evidence: &Evidence, found: &mut Findings) {
 
 fn announces_what_it_has(evidence: &Evidence, found: &mut Findings) {
     let is_hidden = |list: &&ListReading| !list.announced && list.items().count() > 0;
-    for ListReading { method, capability, .. } in evidence.lists.iter().filter(is_hidden) {
+    for list in evidence.lists.iter().filter(is_hidden) {
+        let (method, capability) = (list.kind.method(), list.kind.capability());
         let what = format!("{method} works, but the server does not announce {capability}");
         let remedy =
             format!("say \"{capability}\": {{}} in capabilities; clients do not look otherwise");
@@ -278,7 +281,8 @@ fn announces_what_it_has(evidence: &Evidence, found: &mut Findings) {
 }
 
 fn lists_come_to_an_end(evidence: &Evidence, found: &mut Findings) {
-    for ListReading { method, pages, end, .. } in &evidence.lists {
+    for ListReading { kind, pages, end, .. } in &evidence.lists {
+        let method = kind.method();
         let what = match end {
             ListEnd::Loop => format!("{method} gives the same cursor again and again"),
             ListEnd::Endless => format!("{method} has more than {} pages", pages.len()),
@@ -294,7 +298,8 @@ fn lists_say_how_long_they_last(evidence: &Evidence, found: &mut Findings) {
         return;
     }
     let lists = evidence.lists.iter().filter(|list| list.announced);
-    let mut pages = lists.flat_map(|list| list.pages.iter().map(move |page| (list.method, page)));
+    let mut pages =
+        lists.flat_map(|list| list.pages.iter().map(move |page| (list.kind.method(), page)));
     let bare = pages.find_map(|(method, page)| {
         let result = page.result()?;
         let missing = ["ttlMs", "cacheScope"].into_iter().find(|it| result.get(it).is_none())?;
@@ -314,7 +319,7 @@ const NAME: usize = 64;
 const FEW: usize = 3;
 
 fn tools(evidence: &Evidence) -> impl Iterator<Item = &Value> {
-    let lists = evidence.lists.iter().filter(|list| list.method == method::LIST_TOOLS);
+    let lists = evidence.lists.iter().filter(|list| list.kind == ListKind::Tools);
     lists.flat_map(ListReading::items)
 }
 
@@ -382,11 +387,7 @@ fn tools_have_valid_header_annotations(evidence: &Evidence, found: &mut Findings
 
 fn names_are_unique(evidence: &Evidence, found: &mut Findings) {
     for list in &evidence.lists {
-        let (key, what) = match list.member {
-            "resources" => ("uri", "resources"),
-            "resourceTemplates" => ("uriTemplate", "templates"),
-            member => ("name", member),
-        };
+        let (key, what) = (list.kind.key(), list.words());
         let mut seen = HashSet::new();
         let names = list.items().filter_map(|item| item[key].as_str());
         for name in names.filter(|name| !seen.insert(*name)).take(FEW) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, header};
 use serde_json::Value;
 use switchboard_net::http::fetch::FetchError;
+use switchboard_net::roster::ListKind;
 use switchboard_proto::header::SESSION_ID;
 use switchboard_proto::revision::Era;
 
@@ -161,19 +162,22 @@ impl Facts {
 /// One list of the server, as far as it went.
 #[derive(Debug)]
 pub(crate) struct ListReading {
-    pub(crate) method: &'static str,
-    pub(crate) member: &'static str,
-    /// The capability that announces it.
-    pub(crate) capability: &'static str,
+    pub(crate) kind: ListKind,
+    /// Whether the server declares the capability for it.
     pub(crate) announced: bool,
     pub(crate) pages: Vec<RequestResult>,
     pub(crate) end: ListEnd,
 }
 
 impl ListReading {
+    /// What is in it, for people.
+    pub(crate) fn words(&self) -> &'static str {
+        if self.kind == ListKind::Templates { "templates" } else { self.kind.capability() }
+    }
+
     pub(crate) fn items(&self) -> impl Iterator<Item = &Value> {
         let results = self.pages.iter().filter_map(RequestResult::result);
-        results.flat_map(|page| page[self.member].as_array().into_iter().flatten())
+        results.flat_map(|page| page[self.kind.member().key()].as_array().into_iter().flatten())
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderValue, Method, Uri, header};
 use serde_json::{Value, json};
 use switchboard_net::http::fetch::{is_same_origin, resolve};
+use switchboard_net::roster::ListKind;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 use switchboard_proto::client::probe::{self, Verdict};
@@ -226,14 +227,6 @@ fn start(command: &Command, evidence: &mut Evidence) -> Option<DoctorConnection>
 /// Pages of one list; more than anybody should have to fetch.
 const PAGES: usize = 100;
 
-/// Method, member, capability.
-const LISTS: [(&str, &str, &str); 4] = [
-    (method::LIST_TOOLS, "tools", "tools"),
-    (method::LIST_PROMPTS, "prompts", "prompts"),
-    (method::LIST_RESOURCES, "resources", "resources"),
-    (method::LIST_TEMPLATES, "resourceTemplates", "resources"),
-];
-
 /// A method that no server has.
 pub(crate) const NO_METHOD: &str = "switchboard/no-such-method";
 
@@ -253,13 +246,14 @@ impl ServerVisit<'_> {
             self.ask(method::PING, json!({})).await;
             self.evidence.step(method::PING, started.elapsed());
         }
-        for (method, member, capability) in LISTS {
+        for kind in ListKind::ALL {
             if self.is_over {
                 return;
             }
-            let announced = self.evidence.welcome["capabilities"].get(capability).is_some();
+            let capabilities = &self.evidence.welcome["capabilities"];
+            let announced = capabilities.get(kind.capability()).is_some();
             let (pages, end) = (Vec::new(), ListEnd::Whole);
-            self.list(ListReading { method, member, capability, announced, pages, end }).await;
+            self.list(ListReading { kind, announced, pages, end }).await;
         }
         // With an id of the other kind, to see whether it comes back as it went.
         if !self.is_over {
@@ -270,12 +264,13 @@ impl ServerVisit<'_> {
 
     async fn list(&mut self, mut list: ListReading) {
         let started = Instant::now();
+        let (method, member) = (list.kind.method(), list.kind.member().key());
         let mut seen = HashSet::new();
         let mut params = json!({});
         loop {
-            let page = self.ask(list.method, params.clone()).await;
+            let page = self.ask(method, params.clone()).await;
             let next = page.result().and_then(|result| result.get("nextCursor")).cloned();
-            let is_page = page.result().is_some_and(|result| result[list.member].is_array());
+            let is_page = page.result().is_some_and(|result| result[member].is_array());
             list.pages.push(page);
             list.end = match &next {
                 _ if !is_page => ListEnd::Broken,
@@ -296,7 +291,7 @@ impl ServerVisit<'_> {
         };
         let was_served = list.pages.iter().any(|page| page.result().is_some());
         if list.announced || was_served {
-            self.evidence.step(format!("{}{pages}", list.method), started.elapsed());
+            self.evidence.step(format!("{method}{pages}"), started.elapsed());
         }
         if matches!(list.pages.last(), Some(RequestResult::Lost(_))) {
             self.is_over = true;

@@ -24,7 +24,7 @@ fn showing(key: &str) -> HeaderMap {
 }
 
 /// The name of whom a door lets in, or how it turns them away.
-fn outcome(authenticator: &Arc<Authenticator>, door: Entrance, headers: &HeaderMap) -> String {
+fn outcome(authenticator: &Arc<Authenticator>, door: Option<Place>, headers: &HeaderMap) -> String {
     match authenticator.gate(door).authenticate(headers) {
         Ok(who) => who.name().to_owned(),
         Err(turned) => format!("{turned:?}"),
@@ -36,26 +36,26 @@ fn a_door_lets_in_whom_it_is_for_and_tells_others_that_nothing_is_there() {
     let ada = principal("ada", &["a"], Some(&["files"]));
     let authenticator = Authenticator::new(access(vec![ada, principal("root", &["r"], None)]), 9);
     for (door, key, expected) in [
-        (Entrance::All, "a", "ada"),
-        (Entrance::Server("files".to_owned()), "a", "ada"),
-        (Entrance::Server("other".to_owned()), "a", "404"),
-        (Entrance::Server("other".to_owned()), "r", "root"),
-        (Entrance::Group("dev".to_owned()), "r", "root"),
-        (Entrance::Pages, "a", "403"),
-        (Entrance::Pages, "r", "root"),
-        (Entrance::All, "x", "invalid_token"),
+        (Some(Place::All), "a", "ada"),
+        (Some(Place::Server("files".to_owned())), "a", "ada"),
+        (Some(Place::Server("other".to_owned())), "a", "404"),
+        (Some(Place::Server("other".to_owned())), "r", "root"),
+        (Some(Place::Group("dev".to_owned())), "r", "root"),
+        (None, "a", "403"),
+        (None, "r", "root"),
+        (Some(Place::All), "x", "invalid_token"),
     ] {
         let told = outcome(&authenticator, door.clone(), &showing(key));
         assert!(told.contains(expected), "{door:?} {key}: {told}");
     }
-    let bare = outcome(&authenticator, Entrance::All, &HeaderMap::new());
+    let bare = outcome(&authenticator, Some(Place::All), &HeaderMap::new());
     assert!(bare.contains("401") && !bare.contains("invalid_token"), "{bare}");
 }
 
 #[test]
 fn a_key_that_is_taken_away_opens_nothing_and_its_owner_has_to_leave() {
     let authenticator = Authenticator::new(access(vec![principal("ada", &["a"], None)]), 9);
-    let gate = authenticator.gate(Entrance::All);
+    let gate = authenticator.gate(Some(Place::All));
     let by_a = gate.authenticate(&showing("a")).unwrap();
     assert!(by_a.is_current() && gate.keeps("ada"));
     authenticator.replace(access(vec![principal("ada", &["a", "b"], None)]));
@@ -68,7 +68,7 @@ fn a_key_that_is_taken_away_opens_nothing_and_its_owner_has_to_leave() {
     assert!(by_b.is_current(), "and nothing else");
     authenticator.replace(access(vec![principal("ada", &["b"], Some(&["files"]))]));
     assert!(by_b.is_current() && gate.keeps("ada"));
-    assert!(!authenticator.gate(Entrance::Server("other".to_owned())).keeps("ada"));
+    assert!(!authenticator.gate(Some(Place::Server("other".to_owned()))).keeps("ada"));
     authenticator.replace(access(Vec::new()));
     assert!(!gate.keeps("ada") && authenticator.principal("ada").is_none());
     assert!(!by_b.is_current());
@@ -79,7 +79,7 @@ fn a_key_that_is_taken_away_opens_nothing_and_its_owner_has_to_leave() {
 #[test]
 fn a_new_key_of_the_same_name_is_somebody_else() {
     let authenticator = Authenticator::new(access(vec![principal("ada", &["a"], None)]), 9);
-    let gate = authenticator.gate(Entrance::All);
+    let gate = authenticator.gate(Some(Place::All));
     let old = gate.authenticate(&showing("a")).unwrap();
     authenticator.replace(access(vec![principal("ada", &["b"], None)]));
     let new = gate.authenticate(&showing("b")).unwrap();

@@ -2,18 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Surroundings;
+use super::expand::FileVariables;
 use super::key::nearest;
+use super::reader::Reader;
 use super::tree::{MemberKey, Node, Value};
-use super::{Problem, Surroundings};
-
-/// A file that may be there.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Known {
-    /// Whose it is.
-    pub client: &'static str,
-    /// Where it would be.
-    pub file: PathBuf,
-}
 
 /// In the working folder, the nearest first.
 const IN_FOLDER: &[(&str, &str)] = &[
@@ -50,13 +43,12 @@ const IN_HOME: &[(&str, &str)] = &[
     ("Amazon Q", ".aws/amazonq/mcp.json"),
 ];
 
-/// All places, in the order in which a name is looked for: the folder, ours,
+/// All files that may be there, each with the client whose it is, in the order in which a name is looked for: the folder, ours,
 /// then the other clients of the user.
-pub fn known(around: &Surroundings) -> Vec<Known> {
+pub fn known(around: &Surroundings) -> Vec<(String, PathBuf)> {
     let mut places = Vec::new();
-    let mut add = |base: &PathBuf, files: &[(&'static str, &str)]| {
-        let files = files.iter().map(|&(client, file)| Known { client, file: base.join(file) });
-        places.extend(files);
+    let mut add = |base: &PathBuf, files: &[(&str, &str)]| {
+        places.extend(files.iter().map(|(client, file)| ((*client).to_owned(), base.join(file))));
     };
     add(&around.folder().to_owned(), IN_FOLDER);
     let home = around.home();
@@ -93,28 +85,27 @@ const OBJECT_HINT: &str = "write an object with a member for each: { \"NAME\": {
 /// A part of a file that holds servers.
 pub(super) struct Section<'t> {
     node: &'t Node,
-    /// What `${input:…}` stands for (VS Code).
-    pub(super) inputs: Option<&'t Node>,
-    /// Whether `{env:VAR}` is a variable too (opencode).
-    pub(super) braces: bool,
+    pub(super) variables: FileVariables<'t>,
 }
 
 /// Every part of a file that holds servers, the nearest to the user first.
-pub(super) fn server_sections<'t>(tree: &'t Node, around: &Surroundings) -> Vec<Section<'t>> {
+pub(super) fn server_sections<'t>(tree: &'t Node, around: &'t Surroundings) -> Vec<Section<'t>> {
     let mut found = Vec::new();
-    let plain = |node| Section { inputs: tree.get("inputs"), ..Section::plain(node) };
+    let section = |node, inputs, braces| {
+        let variables = FileVariables { around, inputs, braces };
+        Section { node, variables }
+    };
+    let plain = |node| section(node, tree.get("inputs"), false);
     // Claude Code keeps what belongs to a folder beside what belongs to the user.
     let folder = around.folder().to_string_lossy();
     let project = tree.get("projects").and_then(|projects| projects.get(&folder));
     found.extend(project.and_then(|project| project.get("mcpServers")).map(plain));
     found.extend(SECTIONS.iter().filter_map(|name| tree.get(name)).map(plain));
     if let Some(mcp) = tree.get("mcp") {
-        match mcp.get("servers") {
-            Some(node) => {
-                found.push(Section { node, inputs: mcp.get("inputs"), braces: false });
-            }
-            None => found.push(Section { node: mcp, inputs: None, braces: true }),
-        }
+        found.push(match mcp.get("servers") {
+            Some(node) => section(node, mcp.get("inputs"), false),
+            None => section(mcp, None, true),
+        });
     }
     found
 }
@@ -132,8 +123,8 @@ pub(super) fn section_hint(tree: &Node, file: &Path) -> String {
     let keys = tree.table().into_iter().flatten();
     let names = SECTIONS.into_iter().chain([super::gateway::NAME]);
     for (key, _) in keys {
-        if let Some(name) = nearest(&key.text, names.clone()) {
-            return format!("line {}: write {name:?} for {:?}", key.place.line, key.text);
+        if let Some(name) = nearest(&key.value, names.clone()) {
+            return format!("line {}: write {name:?} for {:?}", key.place.line, key.value);
         }
     }
     if file.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml")) {
@@ -144,47 +135,37 @@ pub(super) fn section_hint(tree: &Node, file: &Path) -> String {
 }
 
 impl<'t> Section<'t> {
-    /// A section with nothing special about it.
-    pub(super) fn plain(node: &'t Node) -> Self {
-        Self { node, inputs: None, braces: false }
-    }
-
     /// The servers in it: an object by name, or a list whose members have one.
-    pub(super) fn servers(&self, problems: &mut Vec<Problem>) -> Vec<(MemberKey, &'t Node)> {
+    pub(super) fn servers(&self, reader: &mut Reader<'_>) -> Vec<(MemberKey, &'t Node)> {
         match &self.node.value {
             Value::Table(members) => {
                 members.iter().map(|(key, node)| (key.clone(), node)).collect()
             }
             Value::List(items) if items.is_empty() => {
-                let what = "the servers are an empty list";
-                let note = Problem::note(&self.node.place, what, OBJECT_HINT);
-                problems.push(note);
+                reader.note(&self.node.place, "the servers are an empty list", OBJECT_HINT);
                 Vec::new()
             }
             Value::List(items) => {
-                items.iter().filter_map(|item| named_item(item, problems)).collect()
+                items.iter().filter_map(|item| named_item(item, reader)).collect()
             }
             // An empty section, as some clients write it.
             Value::Null => Vec::new(),
             _ => {
                 let what = format!("the servers are {}", self.node.kind());
-                problems.push(Problem::error(&self.node.place, what, OBJECT_HINT));
+                reader.error(&self.node.place, what, OBJECT_HINT);
                 Vec::new()
             }
         }
     }
 }
 
-fn named_item<'t>(item: &'t Node, problems: &mut Vec<Problem>) -> Option<(MemberKey, &'t Node)> {
-    let name = item.get("name");
-    let key = name.and_then(|node| {
-        Some(MemberKey { text: node.text()?.to_owned(), place: node.place.clone() })
-    });
-    if key.is_none() {
-        let what = "a server in a list has no name";
-        problems.push(Problem::error(&item.place, what, "add \"name\": \"…\""));
+fn named_item<'t>(item: &'t Node, reader: &mut Reader<'_>) -> Option<(MemberKey, &'t Node)> {
+    let named = item.get("name").and_then(|node| Some((node, node.text()?.to_owned())));
+    if named.is_none() {
+        let what = "a server in a list has no name".to_owned();
+        reader.error(&item.place, what, "add \"name\": \"…\"");
     }
-    Some((key?, item))
+    named.map(|(node, value)| (MemberKey { place: node.place.clone(), value }, item))
 }
 
 #[cfg(test)]
@@ -196,7 +177,7 @@ mod tests {
         let around = |pairs: &[(&str, &str)]| {
             let pairs = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into()));
             let places = known(&Surroundings::new(pairs, "/p"));
-            places.into_iter().map(|known| known.file.to_string_lossy().into_owned()).collect()
+            places.into_iter().map(|(_, file)| file.to_string_lossy().into_owned()).collect()
         };
         let bare: Vec<String> = around(&[]);
         assert_eq!(bare.len(), IN_FOLDER.len(), "{bare:?}");

@@ -1,19 +1,17 @@
 //! One server of a file.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Strategy, Target};
 
-use super::client_files::Section;
-use super::expand::{self, FileVariables};
-use super::key::{KEYS, Side, THEIRS, find, similar};
+use super::expand;
+use super::key::{FOR_COMMANDS, FOR_URLS, KEYS, THEIRS, find, similar};
 use super::reader::Reader;
 use super::settings::ServerOptions;
-use super::tree::{KeyValue, MemberKey, Node, Value};
-use super::{Problem, SourceLocation, Surroundings, Weight};
+use super::tree::{KeyValue, MemberKey, Node, Placed, Value};
+use super::{SourceLocation, Weight};
 use crate::plan::ServerPlan;
 
 /// A server, with its variables filled in.
@@ -46,64 +44,57 @@ impl Entry {
 }
 
 /// Reads a server; none if it has mistakes, which are told.
-pub(super) fn read(
-    name: &MemberKey,
-    node: &Node,
-    section: &Section<'_>,
-    around: &Surroundings,
-    problems: &mut Vec<Problem>,
-    besides: &mut Vec<PathBuf>,
-) -> Option<Entry> {
+pub(super) fn read(name: &MemberKey, node: &Node, reader: &mut Reader<'_>) -> Option<Entry> {
     let Some(members) = node.table() else {
-        let what = format!("server {:?} is {}", name.text, node.kind());
+        let what = format!("server {:?} is {}", name.value, node.kind());
         let instead = "write an object: { \"command\": \"…\" } or { \"url\": \"…\" }";
-        problems.push(Problem::error(&node.place, what, instead));
+        reader.error(&node.place, what, instead);
         return None;
     };
-    let variables = FileVariables { around, inputs: section.inputs, braces: section.braces };
-    let mut draft = EntryDraft::new(&name.text, variables);
-    if matches!(name.text.as_str(), "" | "." | "..") {
+    let before = reader.problems.len();
+    let mut draft = EntryDraft::new(&name.value, reader);
+    if matches!(name.value.as_str(), "" | "." | "..") {
         // Clients make another path of it before they ask for it.
-        let what = format!("{:?} is no name for a server: it is part of a URL", name.text);
+        let what = format!("{:?} is no name for a server: it is part of a URL", name.value);
         draft.reader.error(&name.place, what, "use letters, digits, _, - and .");
     }
     for (key, value) in members {
-        draft.member((key, value));
+        if let Some(known) = find(KEYS, &key.value) {
+            (known.read)(&mut draft, (key, value));
+        } else if !THEIRS.split(' ').any(|name| name == key.value) {
+            draft.unknown(key);
+        }
     }
-    let target = draft.target(name);
+    let is_told = draft.reader.has_mistakes(before);
+    let target = draft.target(name, members, is_told);
     let EntryDraft { enabled, mut plan, options, reader, .. } = draft;
-    besides.extend(reader.besides);
-    let mut found = reader.problems;
-    let is_whole = found.iter().all(|problem| problem.weight != Weight::Error);
+    let is_whole = !reader.has_mistakes(before);
     if !enabled {
         // A server that is switched off may have mistakes.
-        for problem in &mut found {
+        for problem in &mut reader.problems[before..] {
             problem.weight = Weight::Note;
         }
     }
-    problems.extend(found);
     plan.target = target.filter(|_| is_whole)?;
     Some(Entry { place: name.place.clone(), enabled, plan, options })
 }
 
 /// What is known so far.
-pub(super) struct EntryDraft<'t> {
-    pub(super) reader: Reader<'t>,
+pub(super) struct EntryDraft<'r, 't> {
+    pub(super) reader: &'r mut Reader<'t>,
     /// A program, and its arguments if they are in the same list.
-    pub(super) command: Option<(SourceLocation, Vec<String>)>,
-    pub(super) args: Option<(SourceLocation, Vec<String>)>,
+    pub(super) command: Option<Placed<Vec<String>>>,
+    pub(super) args: Option<Placed<Vec<String>>>,
     pub(super) env: Vec<(String, String)>,
-    pub(super) env_file: Option<(SourceLocation, String)>,
-    pub(super) cwd: Option<(SourceLocation, String)>,
-    pub(super) url: Option<(SourceLocation, String)>,
+    pub(super) env_file: Option<Placed<String>>,
+    pub(super) cwd: Option<Placed<String>>,
+    pub(super) url: Option<Placed<String>>,
     pub(super) headers: Vec<(MemberKey, String)>,
-    pub(super) kind: Option<(SourceLocation, TransportKind)>,
+    pub(super) kind: Option<Placed<TransportKind>>,
     pub(super) enabled: bool,
     /// Its target is known last.
     pub(super) plan: ServerPlan,
     pub(super) options: ServerOptions,
-    /// Keys that are for servers of one kind.
-    pub(super) sided: Vec<(MemberKey, Side)>,
 }
 
 /// What a file calls a transport: that of commands, one of URLs, or either.
@@ -128,10 +119,10 @@ impl TransportKind {
     }
 }
 
-impl<'t> EntryDraft<'t> {
-    pub(super) fn new(name: &str, variables: FileVariables<'t>) -> Self {
+impl<'r, 't> EntryDraft<'r, 't> {
+    pub(super) fn new(name: &str, reader: &'r mut Reader<'t>) -> Self {
         Self {
-            reader: Reader::new(variables),
+            reader,
             command: None,
             args: None,
             env: Vec::new(),
@@ -143,159 +134,132 @@ impl<'t> EntryDraft<'t> {
             enabled: true,
             plan: ServerPlan::new(name, Target::Command(Command::new(""))),
             options: ServerOptions::default(),
-            sided: Vec::new(),
         }
     }
 
-    /// Takes in one member of the server.
-    fn member(&mut self, (key, node): KeyValue<'_>) {
-        let Some(known) = find(KEYS, &key.text) else {
-            if !THEIRS.contains(&&*key.text) {
-                self.unknown(key);
-            }
-            return;
+    /// Tells of these keys, which do nothing for this server, as it is `what`.
+    fn tell_idle(
+        &mut self,
+        members: &[(MemberKey, Node)],
+        idle: &str,
+        (what, instead): (&str, &str),
+    ) {
+        let is_idle = |key: &str| {
+            find(KEYS, key).is_some_and(|it| idle.split(' ').any(|name| name == it.names[0]))
         };
         // Some clients write all keys into each server.
-        if let Some(side) = known.side.filter(|_| !node.is_empty()) {
-            self.sided.push((key.clone(), side));
-        }
-        (known.read)(self, (key, node));
-    }
-
-    /// A text, and where it is.
-    pub(super) fn placed_text(
-        &mut self,
-        (key, node): KeyValue<'_>,
-    ) -> Option<(SourceLocation, String)> {
-        Some((node.place.clone(), self.reader.text((key, node))?))
-    }
-
-    /// Tells of keys that do nothing for a server of this kind.
-    fn tell_idle(&mut self, side: Side) {
-        let (what, instead) = match side {
-            Side::Command => {
-                ("a command", "leave it out; what a command needs goes into \"env\" or \"args\"")
+        for (key, _) in members.iter().filter(|(_, node)| !node.is_empty()) {
+            if is_idle(&key.value) {
+                let what = format!("{:?} has no effect: the server is {what}", key.value);
+                self.reader.note(&key.place, what, instead);
             }
-            Side::Url => ("elsewhere", "leave it out; what a URL needs goes into \"headers\""),
-        };
-        for (key, _) in self.sided.iter().filter(|(_, other)| *other != side) {
-            let what = format!("{:?} has no effect: the server is {what}", key.text);
-            self.reader.problems.push(Problem::note(&key.place, what, instead));
         }
     }
 
     fn unknown(&mut self, key: &MemberKey) {
-        let what = format!("unknown key {:?}", key.text);
-        let problem = match similar(&key.text) {
-            Some(meant) => Problem::error(&key.place, what, format!("write {meant:?}")),
-            None => Problem::note(&key.place, what, "it is ignored; remove it or correct its name"),
-        };
-        self.reader.problems.push(problem);
-    }
-
-    pub(super) fn program(
-        &mut self,
-        (key, node): KeyValue<'_>,
-    ) -> Option<(SourceLocation, Vec<String>)> {
-        let words = match &node.value {
-            Value::List(words) => {
-                // What follows the program are its arguments.
-                if let Some(program) = words.first().filter(|word| word.text().is_none()) {
-                    self.reader.wrong((key, program), "write a text in quotes");
-                    return None;
-                }
-                self.reader.arguments((key, node))?
+        let what = format!("unknown key {:?}", key.value);
+        match similar(&key.value) {
+            Some(meant) => self.reader.error(&key.place, what, format!("write {meant:?}")),
+            None => {
+                self.reader.note(&key.place, what, "it is ignored; remove it or correct its name");
             }
-            _ => vec![self.reader.text((key, node))?],
-        };
-        Some((node.place.clone(), words))
-    }
-
-    /// As it is: what looks like a variable is a word.
-    pub(super) fn describe(&mut self, (key, node): KeyValue<'_>) {
-        self.plan.description = node.text().map(ToOwned::to_owned);
-        if self.plan.description.is_none() {
-            self.reader.wrong((key, node), "write a text in quotes");
-        }
-    }
-
-    pub(super) fn kind(&mut self, (key, node): KeyValue<'_>) {
-        let Some(name) = node.text() else {
-            return self.reader.wrong((key, node), "write \"stdio\", \"http\" or \"sse\"");
-        };
-        if let Some(kind) = TransportKind::parse(name) {
-            self.kind = Some((node.place.clone(), kind));
-            return;
-        }
-        let what = format!("{:?} says {name:?}, which is no transport we have", key.text);
-        let instead = "write \"stdio\", \"http\", \"sse\", \"streamable-http\" or \"auto\"";
-        self.reader.error(&node.place, what, instead);
-    }
-
-    pub(super) fn bearer(&mut self, (key, node): KeyValue<'_>) {
-        if let Some(token) = self.reader.variable((key, node)) {
-            let name = MemberKey { text: "Authorization".to_owned(), place: node.place.clone() };
-            self.headers.push((name, format!("Bearer {token}")));
-        }
-    }
-
-    pub(super) fn header_variables(&mut self, (key, node): KeyValue<'_>) {
-        let Some(members) = node.table() else {
-            return self.reader.wrong((key, node), "write an object: { \"Header\": \"VARIABLE\" }");
-        };
-        for (header, node) in members {
-            if let Some(value) = self.reader.variable((header, node)) {
-                self.headers.push((header.clone(), value));
-            }
-        }
-    }
-
-    /// Variables to pass on if they are there.
-    pub(super) fn passed_on(&mut self, (key, node): KeyValue<'_>) {
-        for name in self.reader.words((key, node)).unwrap_or_default() {
-            if let Some(value) = self.reader.variables.around.variable(&name) {
-                self.env.push((name, value.to_owned()));
-            }
-        }
-    }
-
-    pub(super) fn tool_filter(&mut self, (key, node): KeyValue<'_>) {
-        let list = node.get("list").and_then(|list| self.reader.words((key, list)));
-        match (node.get("mode").and_then(Node::text), list) {
-            (Some("allow"), Some(list)) => self.plan.tools.only = Some(list),
-            (Some("block" | "deny"), Some(list)) => self.plan.tools.never = list,
-            _ => self.reader.wrong(
-                (key, node),
-                "write { \"mode\": \"allow\" or \"block\", \"list\": [\"…\"] }",
-            ),
         }
     }
 }
 
-impl EntryDraft<'_> {
+pub(super) fn program(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
+    let words = match &node.value {
+        // What follows the program are its arguments.
+        Value::List(words) => match words.first().filter(|word| word.text().is_none()) {
+            Some(program) => it.reader.wrong((key, program), "write a text in quotes"),
+            None => it.reader.arguments((key, node)),
+        },
+        _ => it.reader.text((key, node)).map(|program| vec![program]),
+    };
+    it.command = words.map(|value| Placed { place: node.place.clone(), value });
+}
+
+/// As it is: what looks like a variable is a word.
+pub(super) fn describe(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
+    let text = node.text().map(ToOwned::to_owned);
+    let text = text.or_else(|| it.reader.wrong((key, node), "write a text in quotes"));
+    it.plan.description = text;
+}
+
+pub(super) fn transport(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
+    let kind = match node.text().map(|name| (name, TransportKind::parse(name))) {
+        Some((_, Some(value))) => Some(Placed { place: node.place.clone(), value }),
+        Some((name, None)) => {
+            let what = format_args!(" says {name:?}, which is no transport we have");
+            let instead = "write \"stdio\", \"http\", \"sse\", \"streamable-http\" or \"auto\"";
+            it.reader.fail((key, node), what, instead)
+        }
+        None => it.reader.wrong((key, node), "write \"stdio\", \"http\" or \"sse\""),
+    };
+    it.kind = kind.or(it.kind.take());
+}
+
+pub(super) fn bearer(it: &mut EntryDraft<'_, '_>, at: KeyValue<'_>) {
+    let name = MemberKey { place: at.1.place.clone(), value: "Authorization".to_owned() };
+    it.headers.extend(it.reader.variable(at).map(|token| (name, format!("Bearer {token}"))));
+}
+
+pub(super) fn header_variables(it: &mut EntryDraft<'_, '_>, at: KeyValue<'_>) {
+    for (header, node) in it.reader.members(at, "write an object: { \"Header\": \"VARIABLE\" }") {
+        it.headers.extend(it.reader.variable((header, node)).map(|value| (header.clone(), value)));
+    }
+}
+
+/// Variables to pass on if they are there.
+pub(super) fn passed_on(it: &mut EntryDraft<'_, '_>, at: KeyValue<'_>) {
+    for name in it.reader.words(at).unwrap_or_default() {
+        let value = it.reader.variables.around.variable(&name);
+        it.env.extend(value.map(|value| (name, value.to_owned())));
+    }
+}
+
+pub(super) fn tool_filter(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
+    let list = node.get("list").and_then(|list| it.reader.words((key, list)));
+    match (node.get("mode").and_then(Node::text), list) {
+        (Some("allow"), Some(list)) => it.plan.tools.only = Some(list),
+        (Some("block" | "deny"), Some(list)) => it.plan.tools.never = list,
+        _ => {
+            let instead = "write { \"mode\": \"allow\" or \"block\", \"list\": [\"…\"] }";
+            it.reader.wrong::<()>((key, node), instead);
+        }
+    }
+}
+
+impl EntryDraft<'_, '_> {
     /// The server's command or URL; none if it has neither, which is told.
-    fn target(&mut self, name: &MemberKey) -> Option<Target> {
+    fn target(
+        &mut self,
+        name: &MemberKey,
+        members: &[(MemberKey, Node)],
+        is_told: bool,
+    ) -> Option<Target> {
         match (self.command.take(), self.url.take()) {
             (Some(command), None) => {
-                self.tell_idle(Side::Command);
+                let instead = "leave it out; what a command needs goes into \"env\" or \"args\"";
+                self.tell_idle(members, FOR_URLS, ("a command", instead));
                 self.command(name, command)
             }
             (None, Some(url)) => {
-                self.tell_idle(Side::Url);
+                let instead = "leave it out; what a URL needs goes into \"headers\"";
+                self.tell_idle(members, FOR_COMMANDS, ("elsewhere", instead));
                 self.remote(url)
             }
-            (Some(_), Some((place, _))) => {
+            (Some(_), Some(url)) => {
                 let what = "the server has a command and a URL".to_owned();
-                self.reader.error(&place, what, "keep one of \"command\" and \"url\"");
+                self.reader.error(&url.place, what, "keep one of \"command\" and \"url\"");
                 None
             }
+            // What is wrong with either was told already.
+            (None, None) if is_told => None,
             (None, None) => {
-                // What is wrong with either was told already.
-                if !self.reader.has_mistakes() {
-                    let what = format!("server {:?} has neither a command nor a URL", name.text);
-                    let instead = "add \"command\": \"…\" for a program, or \"url\": \"https://…\"";
-                    self.reader.error(&name.place, what, instead);
-                }
+                let what = format!("server {:?} has neither a command nor a URL", name.value);
+                let instead = "add \"command\": \"…\" for a program, or \"url\": \"https://…\"";
+                self.reader.error(&name.place, what, instead);
                 None
             }
         }
@@ -304,9 +268,9 @@ impl EntryDraft<'_> {
     fn command(
         &mut self,
         name: &MemberKey,
-        (place, words): (SourceLocation, Vec<String>),
+        Placed { place, value: words }: Placed<Vec<String>>,
     ) -> Option<Target> {
-        if let Some((place, TransportKind::Url(_))) = self.kind.take() {
+        if let Some(Placed { place, value: TransportKind::Url(_) }) = self.kind.take() {
             let what = "the transport is for URLs, but the server is a command".to_owned();
             self.reader.error(&place, what, "write \"stdio\", or leave it out");
         }
@@ -319,11 +283,11 @@ impl EntryDraft<'_> {
         if args.is_none() && words.len() == 0 && program.contains(' ') && !program.contains('/') {
             let what = "the command contains blanks, and is taken for the name of one program";
             let instead = "put what follows the program into \"args\": [\"…\"]";
-            self.reader.problems.push(Problem::note(&place, what, instead));
+            self.reader.note(&place, what, instead);
         }
         let mut command = Command::new(self.reader.at_home(program));
-        command.args = words.chain(args.into_iter().flat_map(|(_, args)| args)).collect();
-        command.name.clone_from(&name.text);
+        command.args = words.chain(args.into_iter().flat_map(|args| args.value)).collect();
+        command.name.clone_from(&name.value);
         command.env = self.env_file.take().map(|file| self.file(file)).unwrap_or_default();
         command.env.append(&mut self.env);
         command.cwd = self.cwd.take().map(|cwd| self.folder(cwd));
@@ -331,17 +295,17 @@ impl EntryDraft<'_> {
     }
 
     /// A folder may be made before the command is started.
-    fn folder(&mut self, (place, path): (SourceLocation, String)) -> PathBuf {
-        let path = self.reader.path(path);
-        if !self.reader.is_literal() && !path.is_dir() {
+    fn folder(&mut self, cwd: Placed<String>) -> PathBuf {
+        let path = self.reader.path(cwd.value);
+        if !self.reader.variables.around.is_literal && !path.is_dir() {
             let what = format!("there is no folder {}", path.display());
             let instead = "make it before the server is started, or change \"cwd\"";
-            self.reader.problems.push(Problem::note(&place, what, instead));
+            self.reader.note(&cwd.place, what, instead);
         }
         path
     }
 
-    fn file(&mut self, (place, path): (SourceLocation, String)) -> Vec<(String, String)> {
+    fn file(&mut self, Placed { place, value: path }: Placed<String>) -> Vec<(String, String)> {
         if self.reader.variables.are_left_in(&path) {
             // Nobody knows where it is; servers with other files are others.
             return vec![(path, String::new())];
@@ -355,19 +319,19 @@ impl EntryDraft<'_> {
         })
     }
 
-    fn remote(&mut self, (place, text): (SourceLocation, String)) -> Option<Target> {
+    fn remote(&mut self, Placed { place, value: text }: Placed<String>) -> Option<Target> {
         let strategy = match self.kind.take() {
-            None | Some((_, TransportKind::Auto)) => Strategy::HttpFirst,
-            Some((_, TransportKind::Url(strategy))) => strategy,
-            Some((place, TransportKind::Stdio)) => {
+            None | Some(Placed { value: TransportKind::Auto, .. }) => Strategy::HttpFirst,
+            Some(Placed { value: TransportKind::Url(strategy), .. }) => strategy,
+            Some(Placed { place, value: TransportKind::Stdio }) => {
                 let what = "the transport is for commands, but the server is a URL".to_owned();
                 self.reader.error(&place, what, "write \"http\", or leave it out");
                 return None;
             }
         };
-        if let Some((place, _)) = self.args.take() {
+        if let Some(args) = self.args.take() {
             let what = "a URL has no arguments".to_owned();
-            self.reader.error(&place, what, "leave \"args\" out, or name a \"command\"");
+            self.reader.error(&args.place, what, "leave \"args\" out, or name a \"command\"");
         }
         let url: Option<Uri> = text.trim().parse().ok();
         let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
@@ -395,18 +359,15 @@ impl EntryDraft<'_> {
         }
         let name = text.split_once("${")?.1;
         let end = name.find(|c: char| c != '_' && !c.is_ascii_alphanumeric())?;
-        let mut url = format!("http://{}/", &name[..end]);
-        for byte in text.bytes() {
-            write!(url, "{byte:02x}").expect("a string takes everything");
-        }
-        url.parse().ok()
+        let path = text.bytes().fold(String::new(), |path, byte| format!("{path}{byte:02x}"));
+        format!("http://{}/{path}", &name[..end]).parse().ok()
     }
 
     fn header_map(&mut self) -> HeaderMap {
         let mut map = HeaderMap::new();
         for (key, value) in std::mem::take(&mut self.headers) {
-            let Ok(name) = key.text.trim().parse::<HeaderName>() else {
-                let what = format!("{:?} is no name of a header", key.text);
+            let Ok(name) = key.value.trim().parse::<HeaderName>() else {
+                let what = format!("{:?} is no name of a header", key.value);
                 self.reader.error(&key.place, what, "use letters, digits and dashes");
                 continue;
             };

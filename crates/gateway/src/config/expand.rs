@@ -10,8 +10,9 @@ use super::Surroundings;
 use super::tree::{Node, Value};
 
 /// Why a value has no meaning.
+#[expect(missing_docs, reason = "the messages say it")]
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub(super) enum BadVariable {
+pub enum BadVariable {
     #[error("${{input:{id}}} asks the user in VS Code, and nobody can be asked here")]
     Input { id: String },
     #[error("a ${{ is not closed")]
@@ -24,7 +25,7 @@ pub(super) enum BadVariable {
 
 impl BadVariable {
     /// What to write instead.
-    pub(super) fn instead(&self) -> String {
+    pub fn instead(&self) -> String {
         match self {
             Self::Input { id } => {
                 format!("export {}=…, or write ${{VAR}} for a variable", input_variable(id))
@@ -42,28 +43,30 @@ impl BadVariable {
 #[derive(Clone, Copy)]
 pub(super) struct FileVariables<'t> {
     pub(super) around: &'t Surroundings,
+    /// What `${input:…}` stands for (VS Code).
     pub(super) inputs: Option<&'t Node>,
+    /// Whether `{env:VAR}` is a variable too (opencode).
     pub(super) braces: bool,
 }
 
 impl FileVariables<'_> {
     /// Fills in the variables of a text.
     pub(super) fn expand(&self, text: &str) -> Result<String, BadVariable> {
-        if self.around.is_literal() {
+        if self.around.is_literal {
             return Ok(text.to_owned());
         }
-        self.replace(text, |inner| self.value(inner))
+        replace(text, self.braces, |inner| self.value(inner))
     }
 
     /// Whether a text has variables that stay what they are.
     pub(super) fn are_left_in(&self, text: &str) -> bool {
-        self.around.is_literal() && text.contains("${")
+        self.around.is_literal && text.contains("${")
     }
 
     /// The same text with the variables that every file may have: what only one
     /// client knows is put in other words.
     pub(super) fn portable(&self, text: &str) -> String {
-        let portable = self.replace(text, |inner| {
+        let portable = replace(text, self.braces, |inner| {
             let inner = match inner.strip_prefix("input:") {
                 Some(id) => match self.answer(id) {
                     Some(default) => format!("{}:-{default}", input_variable(id)),
@@ -76,53 +79,15 @@ impl FileVariables<'_> {
         portable.unwrap_or_else(|_| text.to_owned())
     }
 
-    fn replace(
-        &self,
-        text: &str,
-        value: impl Fn(&str) -> Result<String, BadVariable>,
-    ) -> Result<String, BadVariable> {
-        let mut expanded = String::new();
-        let mut rest = text;
-        while let Some((before, inner, after)) = self.next(rest)? {
-            expanded.push_str(before);
-            expanded.push_str(&value(inner)?);
-            rest = after;
-        }
-        expanded.push_str(rest);
-        Ok(expanded)
-    }
-
-    /// What stands before, in and after the next variable.
-    fn next<'v>(&self, text: &'v str) -> Result<Option<(&'v str, &'v str, &'v str)>, BadVariable> {
-        let dollar = text.find("${").map(|at| (at, at + 2));
-        let brace = text.find("{env:").filter(|_| self.braces).map(|at| (at, at + 1));
-        let Some((start, inner)) = [dollar, brace].into_iter().flatten().min() else {
-            return Ok(None);
-        };
-        let length = text[inner..].find('}').ok_or(BadVariable::Open)?;
-        Ok(Some((&text[..start], &text[inner..inner + length], &text[inner + length + 1..])))
-    }
-
     fn value(&self, inner: &str) -> Result<String, BadVariable> {
         if let Some(id) = inner.strip_prefix("input:") {
-            return self.input(id);
+            // What VS Code would ask for: from the environment, or the default.
+            let value = self.around.variable(&input_variable(id)).map(ToOwned::to_owned);
+            let value = value.or_else(|| self.answer(id));
+            return value.ok_or_else(|| BadVariable::Input { id: id.to_owned() });
         }
-        if let Some(known) = self.place(inner) {
-            return Ok(known);
-        }
-        let named = inner.strip_prefix("env:").unwrap_or(inner);
-        let (name, default) = match named.split_once(":-") {
-            Some((name, default)) => (name, Some(default)),
-            None => (named, None),
-        };
-        if name.is_empty() || name.contains(|c: char| c != '_' && !c.is_ascii_alphanumeric()) {
-            return Err(BadVariable::Strange { inner: inner.to_owned() });
-        }
-        // As in a shell, `:-` also stands in for an empty variable.
-        let value = self.around.variable(name);
-        let value = value.filter(|value| default.is_none() || !value.is_empty());
-        let value = value.or(default).map(ToOwned::to_owned);
-        value.ok_or_else(|| BadVariable::Unset { name: name.to_owned() })
+        let of_ours = |name: &str| self.around.variable(name).map(ToOwned::to_owned);
+        self.place(inner).map_or_else(|| value_of(inner, of_ours), Ok)
     }
 
     /// The folders that editors have names for.
@@ -141,24 +106,51 @@ impl FileVariables<'_> {
         }
     }
 
-    /// What VS Code would ask for: from the environment, or the default.
-    fn input(&self, id: &str) -> Result<String, BadVariable> {
-        if let Some(value) = self.around.variable(&input_variable(id)) {
-            return Ok(value.to_owned());
-        }
-        self.answer(id).ok_or_else(|| BadVariable::Input { id: id.to_owned() })
-    }
-
     /// What a question has as its default.
     fn answer(&self, id: &str) -> Option<String> {
-        let inputs = match self.inputs.map(|node| &node.value) {
-            Some(Value::List(inputs)) => inputs.as_slice(),
-            _ => &[],
-        };
+        let Value::List(inputs) = &self.inputs?.value else { return None };
         let is_it = |input: &&Node| input.get("id").and_then(Node::text) == Some(id);
         let default = inputs.iter().find(is_it).and_then(|input| input.get("default")?.text());
         default.map(ToOwned::to_owned)
     }
+}
+
+/// Fills in the variables `${VAR}`, `${VAR:-default}` and `${env:VAR}` of a text.
+pub fn fill_in(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, BadVariable> {
+    replace(text, false, |inner| value_of(inner, &lookup))
+}
+
+fn replace(
+    text: &str,
+    braces: bool,
+    value: impl Fn(&str) -> Result<String, BadVariable>,
+) -> Result<String, BadVariable> {
+    let (mut expanded, mut rest) = (String::new(), text);
+    loop {
+        let dollar = rest.find("${").map(|at| (at, at + 2));
+        let brace = rest.find("{env:").filter(|_| braces).map(|at| (at, at + 1));
+        let Some((start, inner)) = [dollar, brace].into_iter().flatten().min() else {
+            return Ok(expanded + rest);
+        };
+        let (name, after) = rest[inner..].split_once('}').ok_or(BadVariable::Open)?;
+        expanded += &rest[..start];
+        expanded += &value(name)?;
+        rest = after;
+    }
+}
+
+/// What is between the braces of a variable, looked up.
+fn value_of(inner: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, BadVariable> {
+    let named = inner.strip_prefix("env:").unwrap_or(inner);
+    let (name, default) =
+        named.split_once(":-").map_or((named, None), |(name, it)| (name, Some(it)));
+    if name.is_empty() || name.contains(|c: char| c != '_' && !c.is_ascii_alphanumeric()) {
+        return Err(BadVariable::Strange { inner: inner.to_owned() });
+    }
+    // As in a shell, `:-` also stands in for an empty variable.
+    let value = lookup(name).filter(|value| default.is_none() || !value.is_empty());
+    let value = value.or_else(|| default.map(ToOwned::to_owned));
+    value.ok_or_else(|| BadVariable::Unset { name: name.to_owned() })
 }
 
 /// The variable that stands in for a question.
@@ -183,11 +175,8 @@ pub(super) fn read_env_file(file: &Path) -> io::Result<Vec<(String, String)>> {
     if bytes.len() as u64 > MAX_ENV_FILE {
         return Err(io::Error::other(format!("longer than {MAX_ENV_FILE} bytes")));
     }
-    String::from_utf8(bytes).map(|text| parse_env_file(&text)).map_err(io::Error::other)
-}
-
-fn parse_env_file(text: &str) -> Vec<(String, String)> {
-    text.lines().filter_map(env_assignment).collect()
+    let text = String::from_utf8(bytes).map_err(io::Error::other)?;
+    Ok(text.lines().filter_map(env_assignment).collect())
 }
 
 fn env_assignment(line: &str) -> Option<(String, String)> {
@@ -251,6 +240,7 @@ mod tests {
         let text =
             "# c\nA=1\n\nexport B = 'two words' # c\nC=\"x#y\"\nD=z # c\nE=a#b\nnonsense\n=x\n";
         let pairs = [("A", "1"), ("B", "two words"), ("C", "x#y"), ("D", "z"), ("E", "a#b")];
-        assert_eq!(parse_env_file(text), pairs.map(|(a, b)| (a.to_owned(), b.to_owned())));
+        let read: Vec<_> = text.lines().filter_map(env_assignment).collect();
+        assert_eq!(read, pairs.map(|(a, b)| (a.to_owned(), b.to_owned())));
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use switchboard_proto::limits::Limits;
 
 use super::entry::EntryDraft;
-use super::expand::FileVariables;
 use super::key::{self, FileKey, find, key, names, nearest};
 use super::reader::Reader;
 use super::schema::{
@@ -13,8 +12,7 @@ use super::schema::{
     PORT_NUMBER, RATE, SERVER_DEFAULTS, TEXT, WORD_OR_WORDS, WORDS,
 };
 use super::settings::ServerOptions;
-use super::tree::{KeyValue, MemberKey, Node, Value};
-use super::{Problem, SourceLocation, Surroundings, Weight};
+use super::tree::{KeyValue, MemberKey, Node, Placed, Value};
 use crate::policy::{KeyHash, MIN_KEY, Principal};
 
 /// A section `switchboard`; the default is that there is none.
@@ -59,15 +57,6 @@ pub enum Anonymous {
     Nobody,
     /// What this grants.
     Granted(Arc<Principal>),
-}
-
-/// Something, and where in the file it is.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Placed<T> {
-    /// Where it is.
-    pub place: SourceLocation,
-    /// What it is.
-    pub value: T,
 }
 
 /// A set of servers under a name of its own.
@@ -196,7 +185,7 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
         &["anonymous"],
         FLAG_OR_GRANT,
         "What clients without a key may use; false to require a key.",
-        |it, reader, at| it.anonymous = anonymous(reader, at, &mut it.granted),
+        |it, reader, at| it.anonymous = anonymous(reader, at),
     ),
     key(&["defaults"], SERVER_DEFAULTS, "", |it, reader, at| {
         it.defaults = defaults(reader, at);
@@ -220,11 +209,11 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
         &["keys"],
         KEYS_BY_NAME,
         "The keys of clients, by the name of the user or program.",
-        |it, reader, at| it.keys = principals(reader, at, &mut it.granted),
+        |it, reader, at| it.keys = principals(reader, at),
     ),
     key(&["limits"], LIMITS, "", |it, reader, at| {
-        for (key, node) in members(reader, at) {
-            match find(BOUNDS, &key.text) {
+        for (key, node) in reader.members(at, OBJECT) {
+            match find(BOUNDS, &key.value) {
                 Some(bound) => {
                     *(bound.read)(&mut it.bounds) = reader.count((key, node)).map(usize::from);
                 }
@@ -281,86 +270,63 @@ pub(super) const BOUNDS: &[Bound] = &[
 pub(super) const DEFAULTS: &[&str] =
     &["idleTimeout", "maxConcurrency", "process", "startTimeout", "timeout"];
 
-/// Who has a key, or has none, with the names that are granted to them.
-#[derive(Default)]
-pub(super) struct PrincipalDraft {
-    principal: Principal,
-    granted: Vec<Granted>,
-}
-
 /// The keys of a principal, and of `anonymous`.
-pub(super) const PRINCIPAL_KEYS: &[FileKey<ReadInto<PrincipalDraft>>] = &[
+pub(super) const PRINCIPAL_KEYS: &[FileKey<ReadInto<Principal>>] = &[
     key(
         &["excludeTools"],
         WORDS,
         "Tools that this key must not use, as <server>__<tool>.",
-        |it, reader, at| it.principal.grant.tools.never = reader.words(at).unwrap_or_default(),
+        |it, reader, at| it.grant.tools.never = reader.words(at).unwrap_or_default(),
     ),
     key(&["groups"], WORDS, "Groups that this key may use.", |it, reader, at| {
-        let names = it.names(reader, at, true);
-        it.principal.grant.groups = Some(names);
+        it.grant.groups = Some(granted(reader, at, true));
     }),
     key(
         &["hash"],
         KEY_HASH,
         "The hash that `switchboard key new` prints; a list while a key is replaced.",
-        |it, reader, at| it.principal.keys.extend(hashes(reader, at)),
+        |it, reader, at| it.keys.extend(hashes(reader, at)),
     ),
     key(
         &["includeTools"],
         WORDS,
         "The only tools that this key may use, as <server>__<tool>.",
-        |it, reader, at| it.principal.grant.tools.only = reader.words(at),
+        |it, reader, at| it.grant.tools.only = reader.words(at),
     ),
     key(&["key"], WORD_OR_WORDS, "The key itself, from a variable: ${VAR}.", |it, reader, at| {
-        it.principal.keys.extend(in_clear(reader, at));
+        it.keys.extend(in_clear(reader, at));
     }),
     key(&["maxConcurrency"], COUNT, "Calls that may be open at once.", |it, reader, at| {
-        it.principal.calls = reader.count(at).map(usize::from);
+        it.calls = reader.count(at).map(usize::from);
     }),
     key(
         &["maxSessions"],
         COUNT,
         "Sessions and listens that may be open at once.",
-        |it, reader, at| it.principal.sessions = reader.count(at).map(usize::from),
+        |it, reader, at| it.sessions = reader.count(at).map(usize::from),
     ),
     key(
         &["rateLimit"],
         RATE,
         "The rate limit, as calls and a time: 10/s, 60/m, 1000/h.",
         |it, reader, at| match reader.scalar(at).map(|text| text.parse()).transpose() {
-            Ok(rate) => it.principal.rate = rate,
+            Ok(rate) => it.rate = rate,
             Err(bad) => {
-                let what = format!("{:?}: {bad}", at.0.text);
-                reader.error(&at.1.place, what, "write \"60/m\" for one call a second");
+                let instead = "write \"60/m\" for one call a second";
+                it.rate = reader.fail(at, format_args!(": {bad}"), instead);
             }
         },
     ),
     key(&["servers"], WORDS, "Servers that this key may use.", |it, reader, at| {
-        let names = it.names(reader, at, false);
-        it.principal.grant.servers = Some(names);
+        it.grant.servers = Some(granted(reader, at, false));
     }),
 ];
 
-impl PrincipalDraft {
-    fn read(
-        reader: &mut Reader<'_>,
-        (key, node): KeyValue<'_>,
-        granted: &mut Vec<Granted>,
-    ) -> Principal {
-        let mut draft = Self::default();
-        read_members(PRINCIPAL_KEYS, &mut draft, reader, (key, node));
-        granted.append(&mut draft.granted);
-        draft.principal
-    }
-
-    /// The names in a list; they are looked up when all files are read.
-    fn names(&mut self, reader: &mut Reader<'_>, at: KeyValue<'_>, is_group: bool) -> Vec<String> {
-        let names = reader.placed(at);
-        let granted = names.iter().map(|name| Granted { is_group, name: name.clone() });
-        self.granted.extend(granted);
-        names.into_iter().map(|name| name.value).collect()
-    }
+/// The names in a list of a grant; they are looked up when all files are read.
+fn granted(reader: &mut Reader<'_>, at: KeyValue<'_>, is_group: bool) -> Vec<String> {
+    let names = reader.placed(at);
+    reader.granted.extend(names.iter().map(|name| Granted { is_group, name: name.clone() }));
+    names.into_iter().map(|name| name.value).collect()
 }
 
 /// Reads an object by the table of its keys.
@@ -370,8 +336,8 @@ fn read_members<T>(
     reader: &mut Reader<'_>,
     (key, node): KeyValue<'_>,
 ) {
-    for (key, node) in members(reader, (key, node)) {
-        match find(keys, &key.text) {
+    for (key, node) in reader.members((key, node), OBJECT) {
+        match find(keys, &key.value) {
             Some(known) => (known.read)(into, reader, (key, node)),
             None => reader.unknown(key, &names(keys)),
         }
@@ -379,102 +345,78 @@ fn read_members<T>(
 }
 
 /// Reads the section of a file, if it has one.
-pub(super) fn read(
-    tree: &Node,
-    around: &Surroundings,
-    problems: &mut Vec<Problem>,
-) -> GatewaySection {
+pub(super) fn read(tree: &Node, reader: &mut Reader<'_>) -> GatewaySection {
     let mut gateway = GatewaySection::default();
-    tell_misnamed(tree, problems);
+    tell_misnamed(tree, reader);
     let Some(section) = tree.get(NAME) else { return gateway };
-    let mut reader =
-        Reader::new(FileVariables { around, inputs: tree.get("inputs"), braces: false });
-    let key = MemberKey { text: NAME.to_owned(), place: section.place.clone() };
-    read_members(KEYS, &mut gateway, &mut reader, (&key, section));
-    problems.append(&mut reader.problems);
+    let key = MemberKey { place: section.place.clone(), value: NAME.to_owned() };
+    read_members(KEYS, &mut gateway, reader, (&key, section));
+    gateway.granted = std::mem::take(&mut reader.granted);
     gateway
 }
 
 /// A section that is not read may be about who must not come in.
-fn tell_misnamed(tree: &Node, problems: &mut Vec<Problem>) {
+fn tell_misnamed(tree: &Node, reader: &mut Reader<'_>) {
     let members = tree.table().unwrap_or_default();
-    let last = members.iter().rposition(|(key, _)| key.text == NAME);
+    let last = members.iter().rposition(|(key, _)| key.value == NAME);
     for (at, (key, _)) in members.iter().enumerate() {
-        if key.text == NAME {
+        if key.value == NAME {
             if last != Some(at) {
                 let what = format!("{NAME:?} is there twice; the last one counts");
-                problems.push(Problem::error(&key.place, what, "put all of it into one"));
+                reader.error(&key.place, what, "put all of it into one");
             }
-        } else if nearest(&key.text, [NAME].into_iter()).is_some() {
-            let what = format!("{:?} is nearly {NAME:?}, and nothing in it holds", key.text);
-            problems.push(Problem::error(&key.place, what, format!("write {NAME:?}")));
+        } else if nearest(&key.value, [NAME].into_iter()).is_some() {
+            let what = format!("{:?} is nearly {NAME:?}, and nothing in it holds", key.value);
+            reader.error(&key.place, what, format!("write {NAME:?}"));
         }
     }
 }
 
-/// The members of an object; none if it is something else, which is told.
-fn members<'t>(
-    reader: &mut Reader<'_>,
-    (key, node): (&MemberKey, &'t Node),
-) -> &'t [(MemberKey, Node)] {
-    let Some(members) = node.table() else {
-        reader.wrong((key, node), "write an object: { … }");
-        return &[];
-    };
-    members
-}
+/// What to write where an object is wanted.
+const OBJECT: &str = "write an object: { … }";
 
-fn port(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<u16> {
-    let port = reader.scalar((key, node))?.parse().ok();
-    if port.is_none() {
-        let what = format!("{:?} is no port", key.text);
-        reader.error(&node.place, what, "write a number from 0 to 65535; 0 is any free one");
-    }
-    port
+fn port(reader: &mut Reader<'_>, at: KeyValue<'_>) -> Option<u16> {
+    let port = reader.scalar(at)?.parse().ok();
+    let instead = "write a number from 0 to 65535; 0 is any free one";
+    port.or_else(|| reader.fail(at, " is no port", instead))
 }
 
 fn search(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<ToolSearch> {
     match &node.value {
         Value::Bool(true) => Some(ToolSearch::Always),
         Value::Bool(false) => Some(ToolSearch::Never),
-        Value::Number(_) => {
-            let bound = reader.count((key, node))?;
-            Some(ToolSearch::Above(bound.get()))
-        }
-        _ => {
-            reader.wrong((key, node), "write true, false, or the number of tools to search above");
-            None
-        }
+        Value::Number(_) => Some(ToolSearch::Above(reader.count((key, node))?.get())),
+        _ => reader.wrong((key, node), "write true, false, or the number of tools to search above"),
     }
 }
 
 fn defaults(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> ServerOptions {
-    let mut draft = EntryDraft::new("", reader.variables);
-    for (key, node) in members(reader, (key, node)) {
-        let known = find(key::KEYS, &key.text);
+    let members = reader.members((key, node), OBJECT);
+    let mut draft = EntryDraft::new("", reader);
+    for (key, node) in members {
+        let known = find(key::KEYS, &key.value);
         match known.filter(|known| DEFAULTS.contains(&known.names[0])) {
             Some(known) => (known.read)(&mut draft, (key, node)),
             None => draft.reader.unknown(key, DEFAULTS),
         }
     }
-    reader.problems.append(&mut draft.reader.problems);
     draft.options
 }
 
 fn groups(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    for (name, node) in members(reader, (key, node)) {
-        if !is_plain(&name.text) {
-            let what = format!("{:?} is no name for a group: it is part of a URL", name.text);
+    for (name, node) in reader.members((key, node), OBJECT) {
+        if !is_plain(&name.value) {
+            let what = format!("{:?} is no name for a group: it is part of a URL", name.value);
             reader.error(&name.place, what, "use letters, digits, _, - and .");
             continue;
         }
-        if groups.iter().any(|group| group.name == name.text) {
-            let what = format!("group {:?} is there twice; the first one counts", name.text);
+        if groups.iter().any(|group| group.name == name.value) {
+            let what = format!("group {:?} is there twice; the first one counts", name.value);
             reader.error(&name.place, what, "give each its own name");
             continue;
         }
-        groups.push(Group { name: name.text.clone(), servers: reader.placed((name, node)) });
+        groups.push(Group { name: name.value.clone(), servers: reader.placed((name, node)) });
     }
     groups
 }
@@ -488,36 +430,32 @@ fn is_plain(name: &str) -> bool {
 const NEW: &str = "make one with: switchboard key new";
 
 /// Everybody with a key, by name.
-fn principals(
-    reader: &mut Reader<'_>,
-    (key, node): KeyValue<'_>,
-    granted: &mut Vec<Granted>,
-) -> Vec<Arc<Principal>> {
+fn principals(reader: &mut Reader<'_>, at: KeyValue<'_>) -> Vec<Arc<Principal>> {
     let mut keys: Vec<Arc<Principal>> = Vec::new();
-    for (name, node) in members(reader, (key, node)) {
+    for (name, node) in reader.members(at, OBJECT) {
         let before = reader.problems.len();
-        let mut principal = PrincipalDraft::read(reader, (name, node), granted);
-        principal.name.clone_from(&name.text);
-        if name.text.is_empty() {
+        let mut principal = Principal { name: name.value.clone(), ..Principal::default() };
+        read_members(PRINCIPAL_KEYS, &mut principal, reader, (name, node));
+        if name.value.is_empty() {
             let what = "a key has no name".to_owned();
             reader.error(&name.place, what, "name whoever has it: it is shown in logs");
         }
         if keys.iter().any(|other| other.name == principal.name) {
-            let what = format!("key {:?} is there twice; the first one counts", name.text);
+            let what = format!("key {:?} is there twice; the first one counts", name.value);
             reader.error(&name.place, what, "give each its own name");
             continue;
         }
         if principal.keys.is_empty() && reader.problems.len() == before {
-            let what = format!("key {:?} has no hash", name.text);
+            let what = format!("key {:?} has no hash", name.value);
             reader.error(&name.place, what, format!("add \"hash\": \"sha256:…\"; {NEW}"));
         }
-        if reader.problems[before..].iter().any(|problem| problem.weight == Weight::Error) {
+        if reader.has_mistakes(before) {
             // What was to be kept from them cannot be told.
             principal.keys.clear();
         }
         let is_shared = |key: &KeyHash| principal.keys.contains(key);
         if let Some(other) = keys.iter().find(|other| other.keys.iter().any(is_shared)) {
-            let what = format!("{:?} has the same key as {:?}", name.text, other.name);
+            let what = format!("{:?} has the same key as {:?}", name.value, other.name);
             reader.error(&name.place, what, NEW);
         }
         keys.push(Arc::new(principal));
@@ -526,17 +464,14 @@ fn principals(
 }
 
 /// What clients without a key may use: everything, nothing, or a grant.
-fn anonymous(
-    reader: &mut Reader<'_>,
-    (key, node): KeyValue<'_>,
-    granted: &mut Vec<Granted>,
-) -> Anonymous {
+fn anonymous(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Anonymous {
     match &node.value {
         Value::Bool(true) => Anonymous::Granted(Arc::default()),
         Value::Bool(false) => Anonymous::Nobody,
         Value::Table(_) => {
             let before = reader.problems.len();
-            let principal = PrincipalDraft::read(reader, (key, node), granted);
+            let mut principal = Principal::default();
+            read_members(PRINCIPAL_KEYS, &mut principal, reader, (key, node));
             if reader.problems.len() > before {
                 return Anonymous::Nobody;
             }
@@ -547,8 +482,8 @@ fn anonymous(
             Anonymous::Granted(Arc::new(principal))
         }
         _ => {
-            reader.wrong((key, node), "write true, false, or { \"servers\": [\"…\"] }");
-            Anonymous::Nobody
+            let instead = "write true, false, or { \"servers\": [\"…\"] }";
+            reader.wrong((key, node), instead).unwrap_or(Anonymous::Nobody)
         }
     }
 }
@@ -558,7 +493,7 @@ fn hashes(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<KeyHash> {
     for Placed { place, value } in reader.one_or_more((key, node)) {
         match value.parse() {
             Ok(hash) => hashes.push(hash),
-            Err(bad) => reader.error(&place, format!("{:?}: {bad}", key.text), NEW),
+            Err(bad) => reader.error(&place, format!("{:?}: {bad}", key.value), NEW),
         }
     }
     hashes
@@ -567,14 +502,14 @@ fn hashes(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<KeyHash> {
 /// Keys that a variable holds. In the file itself everybody reads them.
 fn in_clear(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<KeyHash> {
     if node.text().is_some_and(|text| !text.contains("${")) {
-        let what = format!("{:?} is in the file for everybody to read", key.text);
+        let what = format!("{:?} is in the file for everybody to read", key.value);
         let instead = "write \"hash\": \"sha256:…\", or \"key\": \"${VAR}\"";
-        reader.problems.push(Problem::note(&node.place, what, instead));
+        reader.note(&node.place, what, instead);
     }
     let mut hashes = Vec::new();
     for Placed { place, value } in reader.one_or_more((key, node)) {
         if KeyHash::is_weak(&value) {
-            let what = format!("{:?} has fewer than {MIN_KEY} characters", key.text);
+            let what = format!("{:?} has fewer than {MIN_KEY} characters", key.value);
             reader.error(&place, what, NEW);
         }
         hashes.push(KeyHash::compute(value.trim().as_bytes()));

@@ -5,14 +5,15 @@
 
 use std::path::{Path, PathBuf};
 
-use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
+use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use switchboard_net::upstream::Target;
 
-use super::client_files::{self, SECTIONS, Section};
+use super::client_files::{self, SECTIONS};
 use super::expand::FileVariables;
+use super::reader::Reader;
 use super::tree::{self, MemberKey, Node, Value};
 use super::{
-    Config, Entry, Known, Problem, ReadError, SourceLocation, Surroundings, Weight, entry, text_of,
+    Config, Entry, Problem, ReadError, SourceLocation, Surroundings, Weight, entry, text_of,
 };
 
 /// Servers of one file; more is not a configuration.
@@ -70,7 +71,11 @@ impl Import {
         let around = around.literal();
         let mut import = Self::default();
         let mut taken = match into.map(|file| Config::read(file, &around)) {
-            Some(Ok(config)) => names_in(&config),
+            Some(Ok(config)) => {
+                let entry = |name: &str| config.server(name)?.ok();
+                let target = |name: &str| Some(nameless(&entry(name)?.plan.target));
+                config.names().map(|name| (name.to_owned(), target(name))).collect()
+            }
             Some(Err(error)) if !error.is_without_servers() => return Err(error),
             _ => Taken::new(),
         };
@@ -97,12 +102,6 @@ impl Import {
         Ok(import)
     }
 
-    /// The usual places, for [`Import::gather`].
-    pub fn usual(around: &Surroundings) -> Vec<(String, PathBuf)> {
-        let known = client_files::known(around).into_iter();
-        known.map(|Known { client, file }| (client.to_owned(), file)).collect()
-    }
-
     /// How many servers would be added.
     pub fn added(&self) -> usize {
         self.candidates.iter().filter(|found| matches!(found.fate, ImportOutcome::Added(_))).count()
@@ -118,16 +117,16 @@ fn candidates(
     let tree = tree::parse(file, &text).map_err(ReadError::Syntax)?;
     let mut found: Vec<Candidate> = Vec::new();
     for section in &client_files::server_sections(&tree, around) {
-        let variables = FileVariables { around, inputs: section.inputs, braces: section.braces };
         // `Config::parse` has reported the mistakes of the section.
-        for (name, node) in section.servers(&mut Vec::new()) {
-            if found.len() >= MAX_SERVERS || found.iter().any(|other| other.name == name.text) {
+        for (name, node) in section.servers(&mut Reader::new(section.variables)) {
+            if found.len() >= MAX_SERVERS || found.iter().any(|other| other.name == name.value) {
                 continue;
             }
-            let (node, mut problems) = (portable(node, &variables), Vec::new());
-            let plain = Section::plain(&node);
-            let entry = entry::read(&name, &node, &plain, around, &mut problems, &mut Vec::new());
-            let MemberKey { text: name, place } = name;
+            let node = portable(node, &section.variables);
+            let mut reader = Reader::new(FileVariables { around, inputs: None, braces: false });
+            let entry = entry::read(&name, &node, &mut reader);
+            let problems = reader.problems;
+            let MemberKey { value: name, place } = name;
             let (client, fate) = (client.to_owned(), ImportOutcome::Broken);
             found.push(Candidate { name, client, place, entry, problems, fate, node });
         }
@@ -154,12 +153,6 @@ fn portable(node: &Node, variables: &FileVariables<'_>) -> Node {
 
 /// Names that are taken, and what they lead to.
 type Taken = Vec<(String, Option<Target>)>;
-
-/// The names in a file.
-fn names_in(config: &Config) -> Taken {
-    let target = |name: &str| Some(nameless(&config.server(name)?.ok()?.plan.target));
-    config.names().map(|name| (name.to_owned(), target(name))).collect()
-}
 
 /// What becomes of a server, whose name is taken from here on.
 fn decide(candidate: &Candidate, taken: &mut Taken) -> ImportOutcome {
@@ -221,7 +214,10 @@ impl Import {
         let root = CstRootNode::parse(text, &tree::options());
         let root = root.map_err(|error| MergeError::Syntax(error.to_string()))?;
         let file = root.object_value().ok_or(MergeError::NoObject)?;
-        let section = section(&file).ok_or(MergeError::NoObject)?;
+        let present = SECTIONS.iter().find(|name| file.get(name).is_some());
+        file.ensure_multiline();
+        let section = file.object_value_or_create(present.unwrap_or(&SECTIONS[0]));
+        let section = section.ok_or(MergeError::NoObject)?;
         section.ensure_multiline();
         for candidate in &self.candidates {
             if let ImportOutcome::Added(name) = &candidate.fate {
@@ -232,12 +228,6 @@ impl Import {
     }
 }
 
-fn section(file: &CstObject) -> Option<CstObject> {
-    let present = SECTIONS.iter().find(|name| file.get(name).is_some());
-    file.ensure_multiline();
-    file.object_value_or_create(present.unwrap_or(&SECTIONS[0]))
-}
-
 fn input(node: &Node) -> CstInputValue {
     match &node.value {
         Value::Null => CstInputValue::Null,
@@ -246,7 +236,7 @@ fn input(node: &Node) -> CstInputValue {
         Value::Text(text) => CstInputValue::String(text.clone()),
         Value::List(items) => CstInputValue::Array(items.iter().map(input).collect()),
         Value::Table(members) => {
-            let members = members.iter().map(|(key, node)| (key.text.clone(), input(node)));
+            let members = members.iter().map(|(key, node)| (key.value.clone(), input(node)));
             CstInputValue::Object(members.collect())
         }
     }

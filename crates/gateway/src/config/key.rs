@@ -3,13 +3,13 @@
 use serde_json::Value as Json;
 use switchboard_net::upstream::Strategy;
 
-use super::entry::{EntryDraft, TransportKind};
+use super::entry::{self, EntryDraft, TransportKind};
 use super::schema::{
     COMMAND, COUNT, EDITS, EDITS_OR_WORDS, FLAG, IDLE, NUMBER, PAIRS, PREFIX, PROCESS, Shape, TEXT,
-    TIME, TOOL_FILTER, TRANSPORT, URL, WORD_OR_WORDS, WORDS,
+    TIME, TOOL_FILTER, TRANSPORT, URL, WORD_OR_WORDS, WORDS, describe,
 };
 use super::settings;
-use super::tree::KeyValue;
+use super::tree::{KeyValue, Placed};
 
 /// A key of a part of a file.
 pub(super) struct FileKey<R> {
@@ -22,8 +22,6 @@ pub(super) struct FileKey<R> {
     about: &'static str,
     /// Takes in its value.
     pub(super) read: R,
-    /// The kind of server that it has an effect on, if not on every kind.
-    pub(super) side: Option<Side>,
 }
 
 pub(super) const fn key<R: Copy>(
@@ -32,24 +30,13 @@ pub(super) const fn key<R: Copy>(
     about: &'static str,
     read: R,
 ) -> FileKey<R> {
-    FileKey { names, shape, about, read, side: None }
-}
-
-/// A key that has an effect only on servers of one kind.
-const fn key_on<R: Copy>(
-    side: Side,
-    names: &'static [&'static str],
-    shape: Shape,
-    about: &'static str,
-    read: R,
-) -> FileKey<R> {
-    FileKey { names, shape, about, read, side: Some(side) }
+    FileKey { names, shape, about, read }
 }
 
 impl<R> FileKey<R> {
     /// Its schema, under each of its names.
     pub(super) fn schemas(&self) -> impl Iterator<Item = (&'static str, Json)> {
-        self.names.iter().map(|name| (*name, self.shape.describe(self.about)))
+        self.names.iter().map(|name| (*name, describe(self.shape, self.about)))
     }
 }
 
@@ -65,85 +52,63 @@ pub(super) fn names<R>(keys: &[FileKey<R>]) -> Vec<&'static str> {
     keys.iter().map(|key| key.names[0]).collect()
 }
 
-/// What kind of server a key is for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Side {
-    Command,
-    Url,
-}
+/// The keys that have an effect only on servers that are commands, by their first names.
+pub(super) const FOR_COMMANDS: &str = "cwd env envFile env_vars";
+
+/// The same for servers at URLs.
+pub(super) const FOR_URLS: &str =
+    "bearer_token_env_var env_http_headers headerFile headers headersHelper passHeaders";
 
 /// The names of the keys that say where a server is.
 pub(super) const PLACES: [&str; 4] = ["command", "httpUrl", "serverUrl", "url"];
 
 /// A key of a server.
-type ServerKey = FileKey<fn(&mut EntryDraft<'_>, KeyValue<'_>)>;
+type ServerKey = FileKey<fn(&mut EntryDraft<'_, '_>, KeyValue<'_>)>;
 
 /// Every key that some tool knows, and the keys that only we have.
 pub(super) const KEYS: &[ServerKey] = &[
     key(&["args"], WORDS, "Arguments of the command.", |it, at| {
-        it.args = it.reader.arguments(at).map(|words| (at.1.place.clone(), words));
+        let place = at.1.place.clone();
+        it.args = it.reader.arguments(at).map(|value| Placed { place, value });
     }),
-    key_on(
-        Side::Url,
+    key(
         &["bearer_token_env_var"],
         TEXT,
         "The variable that holds the bearer token.",
-        |it, at| {
-            it.bearer(at);
-        },
+        entry::bearer,
     ),
     key(
         &["command"],
         COMMAND,
         "The program to start, or a list of the program and its arguments.",
-        |it, at| it.command = it.program(at),
+        entry::program,
     ),
-    key_on(
-        Side::Command,
+    key(
         &["cwd", "workingDirectory"],
         TEXT,
         "The folder that the command is started in.",
-        |it, at| it.cwd = it.placed_text(at),
+        |it, at| it.cwd = it.reader.placed_text(at),
     ),
-    key(&["description"], TEXT, "What the server is for, in words.", |it, at| {
-        it.describe(at);
-    }),
+    key(&["description"], TEXT, "What the server is for, in words.", entry::describe),
     key(&["disabled"], FLAG, "Whether the gateway leaves the server out.", |it, at| {
         it.enabled = !it.reader.flag(at).unwrap_or(false);
     }),
     key(&["enabled"], FLAG, "Whether the gateway uses the server.", |it, at| {
         it.enabled = it.reader.flag(at).unwrap_or(true);
     }),
-    key_on(
-        Side::Command,
-        &["env", "environment"],
-        PAIRS,
-        "Variables for the command.",
-        |it, at| {
-            let pairs = it.reader.pairs(at);
-            it.env.extend(pairs.into_iter().map(|(key, value)| (key.text, value)));
-        },
-    ),
-    key_on(Side::Command, &["envFile"], TEXT, "A file of variables for the command.", |it, at| {
-        it.env_file = it.placed_text(at);
+    key(&["env", "environment"], PAIRS, "Variables for the command.", |it, at| {
+        let pairs = it.reader.pairs(at);
+        it.env.extend(pairs.into_iter().map(|(key, value)| (key.value, value)));
     }),
-    key_on(
-        Side::Command,
-        &["env_vars"],
-        WORDS,
-        "Environment variables that the command inherits.",
-        |it, at| {
-            it.passed_on(at);
-        },
-    ),
-    key_on(
-        Side::Url,
+    key(&["envFile"], TEXT, "A file of variables for the command.", |it, at| {
+        it.env_file = it.reader.placed_text(at);
+    }),
+    key(&["env_vars"], WORDS, "Environment variables that the command inherits.", entry::passed_on),
+    key(
         &["env_http_headers"],
         PAIRS,
         "Headers to send, each with the name of the variable that has its value.",
-        |it, at| {
-            it.header_variables(at);
-        },
+        entry::header_variables,
     ),
     key(
         &["excludeTools", "disabledTools", "disabled_tools"],
@@ -151,21 +116,15 @@ pub(super) const KEYS: &[ServerKey] = &[
         "Tools that clients do not see; * stands for anything.",
         |it, at| it.plan.tools.never = it.reader.words(at).unwrap_or_default(),
     ),
-    key_on(
-        Side::Url,
-        &["headers", "http_headers"],
-        PAIRS,
-        "Headers to send to the URL.",
-        |it, at| {
-            let pairs = it.reader.pairs(at);
-            it.headers.extend(pairs);
-        },
-    ),
+    key(&["headers", "http_headers"], PAIRS, "Headers to send to the URL.", |it, at| {
+        let pairs = it.reader.pairs(at);
+        it.headers.extend(pairs);
+    }),
     // A URL of the transport that its name says.
     key(&["httpUrl"], URL, "A URL of Streamable HTTP.", |it, at| {
-        it.url = it.placed_text(at);
-        let kind = (at.1.place.clone(), TransportKind::Url(Strategy::HttpOnly));
-        it.kind = it.kind.take().or(Some(kind));
+        it.url = it.reader.placed_text(at);
+        let value = TransportKind::Url(Strategy::HttpOnly);
+        it.kind = it.kind.take().or(Some(Placed { place: at.1.place.clone(), value }));
     }),
     key(
         &["includeTools", "enabledTools", "enabled_tools"],
@@ -190,17 +149,13 @@ pub(super) const KEYS: &[ServerKey] = &[
     key(&["timeoutMs"], NUMBER, "The timeout of a call.", |it, at| {
         it.options.call = it.reader.millis(at);
     }),
-    key(&["toolFilter"], TOOL_FILTER, "Which tools clients see.", |it, at| {
-        it.tool_filter(at);
-    }),
+    key(&["toolFilter"], TOOL_FILTER, "Which tools clients see.", entry::tool_filter),
     key(&["tool_timeout_sec"], NUMBER, "The timeout of a call.", |it, at| {
         it.options.call = it.reader.seconds(at);
     }),
-    key(&["type", "transport", "transportType"], TRANSPORT, "The transport.", |it, at| {
-        it.kind(at);
-    }),
+    key(&["type", "transport", "transportType"], TRANSPORT, "The transport.", entry::transport),
     key(&["url", "serverUrl"], URL, "The URL of the server.", |it, at| {
-        it.url = it.placed_text(at);
+        it.url = it.reader.placed_text(at);
     }),
     // From here on the keys that only we have.
     key(&["excludePrompts"], WORDS, "Prompts that clients do not see.", |it, at| {
@@ -209,25 +164,23 @@ pub(super) const KEYS: &[ServerKey] = &[
     key(&["excludeResources"], WORDS, "Resources that clients do not see, by URI.", |it, at| {
         it.plan.resources.never = it.reader.words(at).unwrap_or_default();
     }),
-    key_on(
-        Side::Url,
+    key(
         &["headerFile"],
         WORD_OR_WORDS,
         "A file with a header to send on each line, Name: value.",
-        |it, at| it.plan.credentials.files = settings::header_files(&mut it.reader, at),
+        |it, at| it.plan.credentials.files = settings::header_files(it.reader, at),
     ),
-    key_on(
-        Side::Url,
+    key(
         &["headersHelper"],
         COMMAND,
         "A program that prints a JSON object of headers to send.",
-        |it, at| it.plan.credentials.command = settings::helper(&mut it.reader, at),
+        |it, at| it.plan.credentials.command = settings::helper(it.reader, at),
     ),
     key(
         &["idleTimeout"],
         IDLE,
         "Stop the server after this time without a call; the next call starts it.",
-        |it, at| it.options.idle = settings::idle(&mut it.reader, at),
+        |it, at| it.options.idle = settings::idle(it.reader, at),
     ),
     key(&["includePrompts"], WORDS, "The only prompts that clients see.", |it, at| {
         it.plan.prompts.only = it.reader.words(at);
@@ -241,27 +194,26 @@ pub(super) const KEYS: &[ServerKey] = &[
         "How many calls the server handles at once; more calls wait.",
         |it, at| it.options.calls = it.reader.count(at),
     ),
-    key_on(
-        Side::Url,
+    key(
         &["passHeaders"],
         WORDS,
         "Headers of the client's request that the gateway sends on to the server.",
-        |it, at| it.plan.credentials.pass = settings::passed(&mut it.reader, at),
+        |it, at| it.plan.credentials.pass = settings::passed(it.reader, at),
     ),
     key(
         &["prefix"],
         PREFIX,
         "The prefix of the server's tools and prompts; its name by default, \"\" or false for none.",
-        |it, at| it.plan.prefix = settings::prefix(&mut it.reader, at),
+        |it, at| it.plan.prefix = settings::prefix(it.reader, at),
     ),
     key(&["process"], PROCESS, "Which clients share a process of the server.", |it, at| {
-        it.options.process = settings::process(&mut it.reader, at);
+        it.options.process = settings::process(it.reader, at);
     }),
     key(
         &["prompts"],
         EDITS,
         "Names, titles and descriptions that replace the server's own, by prompt.",
-        |it, at| it.plan.prompt_edits = settings::edits(&mut it.reader, at, "prompt"),
+        |it, at| it.plan.prompt_edits = settings::edits(it.reader, at, "prompt"),
     ),
     key(&["startTimeout"], TIME, "How long the server may take to start.", |it, at| {
         it.options.start = it.reader.duration(at);
@@ -276,36 +228,15 @@ pub(super) const KEYS: &[ServerKey] = &[
                 // A list of the wanted ones, as Copilot has it.
                 it.plan.tools.only = it.reader.words(at);
             } else {
-                it.plan.tool_edits = settings::edits(&mut it.reader, at, "tool");
+                it.plan.tool_edits = settings::edits(it.reader, at, "tool");
             }
         },
     ),
 ];
 
 /// Keys of other tools that ask nothing of us.
-pub(super) const THEIRS: &[&str] = &[
-    "$schema",
-    "alwaysAllow",
-    "autoApprove",
-    "dev",
-    "disabledReason",
-    "displayName",
-    "fromGalleryId",
-    "gallery",
-    "icon",
-    "id",
-    "metadata",
-    "oauth",
-    "options",
-    "required",
-    "sandbox",
-    "scopes",
-    "settings",
-    "source",
-    "tags",
-    "trust",
-    "version",
-];
+pub(super) const THEIRS: &str = "$schema alwaysAllow autoApprove dev disabledReason displayName fromGalleryId gallery icon id metadata \
+    oauth options required sandbox scopes settings source tags trust version";
 
 fn camel(name: &str) -> String {
     let mut parts = name.split('_');

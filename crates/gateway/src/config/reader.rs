@@ -1,13 +1,14 @@
 //! Reads values of a file, and tells what is wrong with them.
 
+use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::expand::{FileVariables, is_bare};
-use super::gateway::Placed;
+use super::gateway::Granted;
 use super::key::nearest;
-use super::tree::{KeyValue, MemberKey, Node, Value};
+use super::tree::{KeyValue, MemberKey, Node, Placed, Value};
 use super::{Problem, SourceLocation, Weight};
 
 /// What the variables of the file stand for, and what was wrong so far.
@@ -16,11 +17,13 @@ pub(super) struct Reader<'t> {
     pub(super) problems: Vec<Problem>,
     /// Other files that were read, or should have been.
     pub(super) besides: Vec<PathBuf>,
+    /// What grants name.
+    pub(super) granted: Vec<Granted>,
 }
 
 impl<'t> Reader<'t> {
     pub(super) fn new(variables: FileVariables<'t>) -> Self {
-        Self { variables, problems: Vec::new(), besides: Vec::new() }
+        Self { variables, problems: Vec::new(), besides: Vec::new(), granted: Vec::new() }
     }
 
     pub(super) fn error(
@@ -32,28 +35,50 @@ impl<'t> Reader<'t> {
         self.problems.push(Problem::error(place, what, instead));
     }
 
-    /// Whether something is wrong so far; notes do not count.
-    pub(super) fn has_mistakes(&self) -> bool {
-        self.problems.iter().any(|problem| problem.weight == Weight::Error)
+    /// Whether something is wrong from this problem on; notes do not count.
+    pub(super) fn has_mistakes(&self, from: usize) -> bool {
+        self.problems[from..].iter().any(|problem| problem.weight == Weight::Error)
     }
 
-    /// Whether the file is only compared and copied.
-    pub(super) fn is_literal(&self) -> bool {
-        self.variables.around.is_literal()
+    pub(super) fn note(
+        &mut self,
+        place: &SourceLocation,
+        what: impl Into<String>,
+        instead: impl Into<String>,
+    ) {
+        let error = Problem::error(place, what, instead);
+        self.problems.push(Problem { weight: Weight::Note, ..error });
     }
 
-    pub(super) fn wrong(&mut self, (key, node): KeyValue<'_>, instead: &str) {
-        let what = format!("{:?} is {}", key.text, node.kind());
-        self.error(&node.place, what, instead);
+    /// A value that has no meaning: a mistake, and nothing to go on with.
+    pub(super) fn fail<T>(
+        &mut self,
+        (key, node): KeyValue<'_>,
+        what: impl Display,
+        instead: impl Into<String>,
+    ) -> Option<T> {
+        self.error(&node.place, format!("{:?}{what}", key.value), instead);
+        None
+    }
+
+    /// A value of another type than the key has.
+    pub(super) fn wrong<T>(&mut self, at: KeyValue<'_>, instead: &str) -> Option<T> {
+        self.fail(at, format_args!(" is {}", at.1.kind()), instead)
     }
 
     /// A text with its variables filled in.
     pub(super) fn text(&mut self, (key, node): KeyValue<'_>) -> Option<String> {
         let Some(text) = node.text() else {
-            self.wrong((key, node), "write a text in quotes");
-            return None;
+            return self.wrong((key, node), "write a text in quotes");
         };
-        self.filled((key, node), text)
+        if is_bare(text) {
+            let what = format!("{:?} has a $NAME, which is passed on as it is", key.value);
+            self.note(&node.place, what, format!("for a variable write ${{{}}}", &text[1..]));
+        }
+        match self.variables.expand(text) {
+            Ok(text) => Some(text),
+            Err(why) => self.fail((key, node), format_args!(": {why}"), why.instead()),
+        }
     }
 
     /// The same where values are handed on as texts whatever they are, and people
@@ -66,29 +91,12 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn filled(&mut self, (key, node): KeyValue<'_>, text: &str) -> Option<String> {
-        if is_bare(text) {
-            let what = format!("{:?} has a $NAME, which is passed on as it is", key.text);
-            let instead = format!("for a variable write ${{{}}}", &text[1..]);
-            self.problems.push(Problem::note(&node.place, what, instead));
-        }
-        match self.variables.expand(text) {
-            Ok(text) => Some(text),
-            Err(unknown) => {
-                let what = format!("{:?}: {unknown}", key.text);
-                self.error(&node.place, what, unknown.instead());
-                None
-            }
-        }
-    }
-
     /// The items of a list of texts.
     fn items<'n>(&mut self, (key, node): (&MemberKey, &'n Node)) -> Option<&'n [Node]> {
-        if let Value::List(items) = &node.value {
-            return Some(items);
+        match &node.value {
+            Value::List(items) => Some(items),
+            _ => self.wrong((key, node), "write a list of texts: [\"…\", \"…\"]"),
         }
-        self.wrong((key, node), "write a list of texts: [\"…\", \"…\"]");
-        None
     }
 
     pub(super) fn words(&mut self, (key, node): KeyValue<'_>) -> Option<Vec<String>> {
@@ -100,12 +108,15 @@ impl<'t> Reader<'t> {
         self.items((key, node))?.iter().map(|item| self.scalar((key, item))).collect()
     }
 
+    /// A text, and where it is.
+    pub(super) fn placed_text(&mut self, at: KeyValue<'_>) -> Option<Placed<String>> {
+        Some(Placed { place: at.1.place.clone(), value: self.text(at)? })
+    }
+
     /// The texts of a list, each with its place.
     pub(super) fn placed(&mut self, (key, node): KeyValue<'_>) -> Vec<Placed<String>> {
-        let texts = self.items((key, node)).unwrap_or_default().iter().filter_map(|item| {
-            Some(Placed { place: item.place.clone(), value: self.text((key, item))? })
-        });
-        texts.collect()
+        let items = self.items((key, node)).unwrap_or_default().iter();
+        items.filter_map(|item| self.placed_text((key, item))).collect()
     }
 
     /// A text, or a list of them.
@@ -113,40 +124,25 @@ impl<'t> Reader<'t> {
         if let Value::List(_) = node.value {
             return self.placed((key, node));
         }
-        let text = self.text((key, node));
-        text.map(|value| Placed { place: node.place.clone(), value }).into_iter().collect()
+        self.placed_text((key, node)).into_iter().collect()
     }
 
     pub(super) fn pairs(&mut self, (key, node): KeyValue<'_>) -> Vec<(MemberKey, String)> {
-        let Some(members) = node.table() else {
-            self.wrong((key, node), "write an object: { \"NAME\": \"value\" }");
-            return Vec::new();
-        };
-        let pairs = members.iter().filter_map(|(key, node)| {
-            let text = self.scalar((key, node))?;
-            Some((key.clone(), text))
-        });
-        pairs.collect()
+        let members = self.members((key, node), "write an object: { \"NAME\": \"value\" }");
+        let pairs = members.iter();
+        pairs.filter_map(|(key, node)| Some((key.clone(), self.scalar((key, node))?))).collect()
     }
 
     pub(super) fn flag(&mut self, (key, node): KeyValue<'_>) -> Option<bool> {
-        let Value::Bool(flag) = node.value else {
-            self.wrong((key, node), "write true or false");
-            return None;
-        };
-        Some(flag)
+        match node.value {
+            Value::Bool(flag) => Some(flag),
+            _ => self.wrong((key, node), "write true or false"),
+        }
     }
 
     pub(super) fn number(&mut self, (key, node): KeyValue<'_>) -> Option<f64> {
-        let number = match &node.value {
-            Value::Number(number) => number.parse().ok(),
-            _ => None,
-        };
-        let number = number.filter(|number: &f64| *number > 0.0 && *number <= 1e9);
-        if number.is_none() {
-            self.wrong((key, node), "write a number above 0, without quotes");
-        }
-        number
+        let number = node.number().filter(|number: &f64| *number > 0.0 && *number <= 1e9);
+        number.or_else(|| self.wrong((key, node), "write a number above 0, without quotes"))
     }
 
     pub(super) fn seconds(&mut self, (key, node): KeyValue<'_>) -> Option<Duration> {
@@ -182,29 +178,30 @@ impl<'t> Reader<'t> {
         };
         let number = number.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 1e9);
         let seconds = number.zip(unit).map(|(number, unit)| number * unit);
-        if seconds.is_none() {
-            let what = format!("{:?} is no time", key.text);
-            self.error(&node.place, what, "write seconds, or \"500ms\", \"30s\", \"5m\", \"1h\"");
-        }
+        let instead = "write seconds, or \"500ms\", \"30s\", \"5m\", \"1h\"";
+        let seconds = seconds.or_else(|| self.fail((key, node), " is no time", instead));
         seconds.map(Duration::from_secs_f64)
     }
 
     /// A whole number of something.
     pub(super) fn count(&mut self, (key, node): KeyValue<'_>) -> Option<NonZeroUsize> {
-        let number = match &node.value {
-            Value::Number(number) => number.parse().ok(),
-            _ => None,
-        };
-        if number.is_none() {
-            self.wrong((key, node), "write a whole number above 0, without quotes");
-        }
-        number
+        let instead = "write a whole number above 0, without quotes";
+        node.number().or_else(|| self.wrong((key, node), instead))
+    }
+
+    /// The members of an object; none if it is something else, which is told.
+    pub(super) fn members<'n>(
+        &mut self,
+        (key, node): (&MemberKey, &'n Node),
+        instead: &str,
+    ) -> &'n [(MemberKey, Node)] {
+        node.table().or_else(|| self.wrong((key, node), instead)).unwrap_or_default()
     }
 
     /// An unknown key, in a part of the file that only we read.
     pub(super) fn unknown(&mut self, key: &MemberKey, known: &[&str]) {
-        let what = format!("there is no key {:?} here", key.text);
-        let instead = match nearest(&key.text, known.iter().copied()) {
+        let what = format!("there is no key {:?} here", key.value);
+        let instead = match nearest(&key.value, known.iter().copied()) {
             Some(meant) => format!("write {meant:?}"),
             None => format!("write one of {}", known.join(", ")),
         };
@@ -227,17 +224,13 @@ impl<'t> Reader<'t> {
     /// A variable of ours, for keys that hold names instead of values.
     pub(super) fn variable(&mut self, (key, node): KeyValue<'_>) -> Option<String> {
         let Some(name) = node.text() else {
-            self.wrong((key, node), "write the name of a variable in quotes");
-            return None;
+            return self.wrong((key, node), "write the name of a variable in quotes");
         };
-        if self.is_literal() {
+        if self.variables.around.is_literal {
             return Some(format!("${{{name}}}"));
         }
         let value = self.variables.around.variable(name).map(ToOwned::to_owned);
-        if value.is_none() {
-            let what = format!("{:?}: the environment variable {name} is not set", key.text);
-            self.error(&node.place, what, format!("export {name}=…"));
-        }
-        value
+        let what = format_args!(": the environment variable {name} is not set");
+        value.or_else(|| self.fail((key, node), what, format!("export {name}=…")))
     }
 }

@@ -15,13 +15,11 @@ use super::key::{FileKey, KEYS, PLACES, THEIRS, find};
 
 /// The schema of a configuration file.
 pub fn schema() -> Value {
-    let mut members = Map::new();
-    let mut servers: Vec<&str> = SECTIONS.to_vec();
+    let mut servers = SECTIONS;
     servers.sort_unstable();
-    for name in servers {
-        members.insert(name.to_owned(), json!({ "$ref": "#/$defs/servers" }));
-    }
-    members.insert(NAME.to_owned(), json!({ "$ref": "#/$defs/switchboard" }));
+    let servers = servers.map(|name| (name.to_owned(), reference("servers")));
+    let gateway = (NAME.to_owned(), reference("switchboard"));
+    let members: Map<_, _> = servers.into_iter().chain([gateway]).collect();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "MCP servers, and how Switchboard serves them",
@@ -104,8 +102,8 @@ fn snake(name: &str) -> String {
 }
 
 fn server() -> Value {
-    let theirs = THEIRS.iter().map(|name| {
-        (*name, json!({ "description": "A key of another client. The gateway ignores it." }))
+    let theirs = THEIRS.split(' ').map(|name| {
+        (name, json!({ "description": "A key of another client. The gateway ignores it." }))
     });
     let mut server = object(schemas(KEYS));
     if let Some(properties) = server["properties"].as_object_mut() {
@@ -118,119 +116,89 @@ fn server() -> Value {
 }
 
 /// What the value of a key may be.
-#[derive(Clone, Copy)]
-pub(super) enum Shape {
-    /// Something that several keys are.
-    Is(&'static str),
-    /// Something of its own.
-    Of(fn() -> Value),
-    /// One of two.
-    Either(fn() -> [Value; 2]),
-}
+pub(super) type Shape = fn() -> Value;
 
-impl Shape {
-    /// The schema of a key, with what the key is for.
-    pub(super) fn describe(self, about: &str) -> Value {
-        let mut schema = match self {
-            Self::Is(what) => reference(what),
-            Self::Of(schema) => schema(),
-            Self::Either(schemas) => json!({ "anyOf": schemas() }),
-        };
-        if !about.is_empty() {
-            schema["description"] = about.into();
-        }
-        schema
+/// The schema of a key, with what the key is for.
+pub(super) fn describe(shape: Shape, about: &str) -> Value {
+    let mut schema = shape();
+    if !about.is_empty() {
+        schema["description"] = about.into();
     }
+    schema
 }
 
 fn reference(what: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{what}") })
 }
 
-pub(super) const COUNT: Shape = Shape::Is("count");
-pub(super) const EDITS: Shape = Shape::Is("edits");
-pub(super) const PAIRS: Shape = Shape::Is("pairs");
-pub(super) const PROCESS: Shape = Shape::Is("process");
-pub(super) const TEXT: Shape = Shape::Is("text");
-pub(super) const TIME: Shape = Shape::Is("time");
-pub(super) const WORDS: Shape = Shape::Is("words");
+/// One of two.
+fn either(one: Value, other: Value) -> Value {
+    Value::from_iter([("anyOf", vec![one, other])])
+}
 
-pub(super) const FLAG: Shape = Shape::Of(|| json!({ "type": "boolean" }));
-pub(super) const NUMBER: Shape = Shape::Of(|| json!({ "type": "number", "exclusiveMinimum": 0 }));
+pub(super) const COUNT: Shape = || reference("count");
+pub(super) const EDITS: Shape = || reference("edits");
+pub(super) const PAIRS: Shape = || reference("pairs");
+pub(super) const PROCESS: Shape = || reference("process");
+pub(super) const TEXT: Shape = || reference("text");
+pub(super) const TIME: Shape = || reference("time");
+pub(super) const WORDS: Shape = || reference("words");
+
+pub(super) const FLAG: Shape = || json!({ "type": "boolean" });
+pub(super) const NUMBER: Shape = || json!({ "type": "number", "exclusiveMinimum": 0 });
 /// A variable may stand for any part of it.
-pub(super) const URL: Shape = Shape::Of(
-    || json!({ "type": "string", "pattern": "^\\s*([Hh][Tt][Tt][Pp][Ss]?://|\\$\\{|\\{env:)" }),
-);
-pub(super) const RATE: Shape = Shape::Of(|| {
+pub(super) const URL: Shape =
+    || json!({ "type": "string", "pattern": "^\\s*([Hh][Tt][Tt][Pp][Ss]?://|\\$\\{|\\{env:)" });
+pub(super) const RATE: Shape = || {
     let pattern = "^ *[0-9]+ */ *(s|sec|second|m|min|minute|h|hour|d|day) *$";
     json!({ "type": "string", "pattern": pattern })
-});
-pub(super) const TRANSPORT: Shape = Shape::Of(|| {
-    json!({
-        "enum": ["stdio", "local", "http", "remote", "sse", "auto", "streamable-http",
-                 "streamableHttp", "streamablehttp", "streamable_http"],
-    })
-});
-pub(super) const TOOL_FILTER: Shape = Shape::Of(|| {
-    json!({
-        "type": "object",
-        "properties": {
-            "list": { "$ref": "#/$defs/words" },
-            "mode": { "enum": ["allow", "block", "deny"] },
-        },
-        "required": ["mode", "list"],
-    })
-});
-pub(super) const GROUPS_OF_SERVERS: Shape = Shape::Of(|| {
-    json!({
-        "type": "object",
-        "propertyNames": { "pattern": "^[A-Za-z0-9_.-]*[A-Za-z0-9_-][A-Za-z0-9_.-]*$" },
-        "additionalProperties": { "$ref": "#/$defs/words" },
-    })
-});
-pub(super) const KEYS_BY_NAME: Shape = Shape::Of(|| {
-    json!({
-        "type": "object",
-        "propertyNames": { "minLength": 1 },
-        "additionalProperties": {
-            "$ref": "#/$defs/grant",
-            "anyOf": [{ "required": ["hash"] }, { "required": ["key"] }],
-        },
-    })
-});
-pub(super) const LIMITS: Shape = Shape::Of(|| object(schemas(BOUNDS)));
+};
+pub(super) const TRANSPORT: Shape = || {
+    let names = "stdio local http remote sse auto streamable-http streamableHttp streamablehttp \
+                 streamable_http";
+    json!({ "enum": names.split(' ').collect::<Vec<_>>() })
+};
+pub(super) const TOOL_FILTER: Shape = || {
+    let modes = json!({ "enum": ["allow", "block", "deny"] });
+    let properties = json!({ "list": reference("words"), "mode": modes });
+    json!({ "type": "object", "properties": properties, "required": ["mode", "list"] })
+};
+pub(super) const GROUPS_OF_SERVERS: Shape = || {
+    let names = json!({ "pattern": "^[A-Za-z0-9_.-]*[A-Za-z0-9_-][A-Za-z0-9_.-]*$" });
+    let servers = reference("words");
+    json!({ "type": "object", "propertyNames": names, "additionalProperties": servers })
+};
+pub(super) const KEYS_BY_NAME: Shape = || {
+    let mut grant = reference("grant");
+    grant["anyOf"] = json!([{ "required": ["hash"] }, { "required": ["key"] }]);
+    let names = json!({ "minLength": 1 });
+    json!({ "type": "object", "propertyNames": names, "additionalProperties": grant })
+};
+pub(super) const LIMITS: Shape = || object(schemas(BOUNDS));
 pub(super) const SERVER_DEFAULTS: Shape =
-    Shape::Of(|| object(DEFAULTS.iter().filter_map(|name| find(KEYS, name)?.schemas().next())));
+    || object(DEFAULTS.iter().filter_map(|name| find(KEYS, name)?.schemas().next()));
 
 pub(super) const COMMAND: Shape =
-    Shape::Either(|| [json!({ "type": "string", "minLength": 1 }), reference("words")]);
-pub(super) const WORD_OR_WORDS: Shape =
-    Shape::Either(|| [json!({ "type": "string" }), reference("words")]);
-pub(super) const EDITS_OR_WORDS: Shape = Shape::Either(|| [reference("edits"), reference("words")]);
-pub(super) const IDLE: Shape = Shape::Either(|| [json!({ "enum": [false, 0] }), reference("time")]);
+    || either(json!({ "type": "string", "minLength": 1 }), reference("words"));
+pub(super) const WORD_OR_WORDS: Shape = || either(json!({ "type": "string" }), reference("words"));
+pub(super) const EDITS_OR_WORDS: Shape = || either(reference("edits"), reference("words"));
+pub(super) const IDLE: Shape = || either(json!({ "enum": [false, 0] }), reference("time"));
 pub(super) const PREFIX: Shape =
-    Shape::Either(|| [json!({ "type": "string", "maxLength": 30 }), json!({ "const": false })]);
-pub(super) const FLAG_OR_GRANT: Shape =
-    Shape::Either(|| [json!({ "type": "boolean" }), reference("grant")]);
-pub(super) const FLAG_OR_COUNT: Shape =
-    Shape::Either(|| [json!({ "type": "boolean" }), reference("count")]);
-pub(super) const PORT_NUMBER: Shape = Shape::Either(|| {
+    || either(json!({ "type": "string", "maxLength": 30 }), json!({ "const": false }));
+pub(super) const FLAG_OR_GRANT: Shape = || either(FLAG(), reference("grant"));
+pub(super) const FLAG_OR_COUNT: Shape = || either(FLAG(), reference("count"));
+pub(super) const PORT_NUMBER: Shape = || {
     let number = json!({ "type": "integer", "minimum": 0, "maximum": 65535 });
-    [number, json!({ "type": "string", "pattern": "^([0-9]{1,5}|.*\\$\\{.*)$" })]
-});
-pub(super) const KEY_HASH: Shape = Shape::Either(|| {
+    either(number, json!({ "type": "string", "pattern": "^([0-9]{1,5}|.*\\$\\{.*)$" }))
+};
+pub(super) const KEY_HASH: Shape = || {
     let hash = json!({ "type": "string", "pattern": "^(sha256:[0-9A-Fa-f]{64}|.*\\$\\{.*)$" });
-    let list = json!({ "type": "array", "items": hash });
-    [hash, list]
-});
+    either(hash.clone(), json!({ "type": "array", "items": hash }))
+};
 
 fn sharing() -> Value {
-    let pool = json!({
-        "type": "object",
-        "properties": { "pool": { "type": "integer", "minimum": 1, "maximum": 256 } },
-        "required": ["pool"],
-        "additionalProperties": false,
-    });
+    let mut pool = object([("pool", json!({ "type": "integer", "minimum": 1, "maximum": 256 }))]);
+    pool["required"] = json!(["pool"]);
     let words = ["shared", "per-session", "per-user", "per-request"];
     let short = ["per_session", "session", "per_user", "user", "per_request", "request"];
     json!({ "anyOf": [{ "enum": words }, { "enum": short }, pool] })

@@ -9,10 +9,8 @@ use http::HeaderName;
 use serde_json::Map;
 use switchboard_net::bridge::Children;
 
-use super::Problem;
-use super::gateway::Placed;
 use super::reader::Reader;
-use super::tree::{KeyValue, Node, Value};
+use super::tree::{KeyValue, Node, Placed, Value};
 use crate::catalog;
 use crate::credential::may_pass;
 
@@ -55,10 +53,11 @@ pub(super) fn header_files(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -
     let mut files = Vec::new();
     for Placed { place, value } in reader.one_or_more((key, node)) {
         let file = reader.path(value);
-        if !reader.is_literal() && !file.exists() {
+        if !reader.variables.around.is_literal && !file.exists() {
             let what = format!("there is no file {}", file.display());
-            let instead = format!("make it before the server is reached, or change {:?}", key.text);
-            reader.problems.push(Problem::note(&place, what, instead));
+            let instead =
+                format!("make it before the server is reached, or change {:?}", key.value);
+            reader.note(&place, what, instead);
         }
         files.push(file);
     }
@@ -74,22 +73,17 @@ pub(super) fn process(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Opt
         }
         return Some(Children::Pool(count.get()));
     }
-    let process = match node.text() {
+    match node.text() {
         Some("shared") => Some(Children::Shared),
         Some("per-session" | "per_session" | "session") => Some(Children::PerSession),
         Some("per-user" | "per_user" | "user") => Some(Children::PerUser),
         Some("per-request" | "per_request" | "request") => Some(Children::PerRequest),
         Some(other) => {
-            let what = format!("{:?} says {other:?}, which is no way to share", key.text);
-            reader.error(&node.place, what, PROCESS);
-            return None;
+            let what = format_args!(" says {other:?}, which is no way to share");
+            reader.fail((key, node), what, PROCESS)
         }
-        None => None,
-    };
-    if process.is_none() {
-        reader.wrong((key, node), PROCESS);
+        None => reader.wrong((key, node), PROCESS),
     }
-    process
 }
 
 /// A word, or `false` for none.
@@ -123,19 +117,15 @@ pub(super) fn helper(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Opti
         _ => shell(reader.text((key, node))?),
     };
     if words.iter().all(|word| word.trim().is_empty()) {
-        let what = format!("{:?} is empty", key.text);
-        reader.error(&node.place, what, "name a program that prints { \"Header\": \"value\" }");
-        return None;
+        let instead = "name a program that prints { \"Header\": \"value\" }";
+        return reader.fail((key, node), " is empty", instead);
     }
     Some(words)
 }
 
 fn shell(line: String) -> Vec<String> {
-    let shell = if cfg!(windows) { ["cmd", "/C"] } else { ["sh", "-c"] };
-    if line.trim().is_empty() {
-        return Vec::new();
-    }
-    shell.into_iter().map(str::to_owned).chain([line]).collect()
+    let [shell, flag] = if cfg!(windows) { ["cmd", "/C"] } else { ["sh", "-c"] };
+    if line.trim().is_empty() { Vec::new() } else { vec![shell.into(), flag.into(), line] }
 }
 
 pub(super) fn passed(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<HeaderName> {
@@ -163,41 +153,39 @@ pub(super) fn edits(
     noun: &str,
 ) -> BTreeMap<String, Edit> {
     let mut edits = BTreeMap::new();
-    let Some(members) = node.table() else {
-        let instead = format!("write an object: {{ \"{noun}\": {{ \"description\": \"…\" }} }}");
-        reader.wrong((key, node), &instead);
-        return edits;
-    };
+    let instead = format!("write an object: {{ \"{noun}\": {{ \"description\": \"…\" }} }}");
     let mut given = BTreeSet::new();
-    for (name, node) in members {
+    for (name, node) in reader.members((key, node), &instead) {
         let Some(edit) = edit(reader, (name, node)) else { continue };
         // Two things under one name would hide one of them.
         if let (Some(name), Some(at)) = (&edit.name, node.get("name"))
             && !given.insert(name.clone())
         {
-            let what = format!("{:?} gives the name {name:?} twice", key.text);
+            let what = format!("{:?} gives the name {name:?} twice", key.value);
             reader.error(&at.place, what, "give each its own name");
         }
-        edits.insert(name.text.clone(), edit);
+        edits.insert(name.value.clone(), edit);
     }
     edits
 }
 
 fn edit(reader: &mut Reader<'_>, (name, node): KeyValue<'_>) -> Option<Edit> {
     let Some(members) = node.table() else {
-        reader.wrong((name, node), "write an object: { \"name\": \"…\", \"description\": \"…\" }");
-        return None;
+        let instead = "write an object: { \"name\": \"…\", \"description\": \"…\" }";
+        return reader.wrong((name, node), instead);
     };
     let mut edit = Edit::default();
     for (key, node) in members {
-        match key.text.as_str() {
+        match key.value.as_str() {
             "name" => edit.name = reader.text((key, node)).filter(|name| legal(reader, node, name)),
             "title" => edit.title = reader.text((key, node)),
             "description" => edit.description = reader.text((key, node)),
-            "annotations" => match (node.table(), node.json()) {
-                (Some(_), Some(serde_json::Value::Object(map))) => edit.annotations = map,
-                _ => reader.wrong((key, node), "write an object: { \"readOnlyHint\": true }"),
-            },
+            "annotations" => {
+                let map = node.json().and_then(|json| json.as_object().cloned());
+                let instead = "write an object: { \"readOnlyHint\": true }";
+                let map = map.or_else(|| reader.wrong((key, node), instead));
+                edit.annotations = map.unwrap_or_default();
+            }
             // Codex asks its user by it.
             "approval_mode" => {}
             _ => reader.unknown(key, &["name", "title", "description", "annotations"]),

@@ -1,6 +1,7 @@
 //! JSON with comments, or TOML, as one tree that knows where its parts stand.
 
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use jsonc_parser::{CollectOptions, ParseOptions, ast, parse_to_ast};
@@ -10,14 +11,22 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Problem, SourceLocation};
 
-/// A value and its place.
-#[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) place: SourceLocation,
-    pub(super) value: Value,
+/// Something, and where in the file it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placed<T> {
+    /// Where it is.
+    pub place: SourceLocation,
+    /// What it is.
+    pub value: T,
 }
 
-#[derive(Clone, Debug)]
+/// A value of a file.
+pub(super) type Node = Placed<Value>;
+
+/// The name of a member.
+pub(super) type MemberKey = Placed<String>;
+
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Null,
     Bool(bool),
@@ -26,13 +35,6 @@ pub(super) enum Value {
     Text(String),
     List(Vec<Node>),
     Table(Vec<(MemberKey, Node)>),
-}
-
-/// The name of a member and its place.
-#[derive(Clone, Debug)]
-pub(super) struct MemberKey {
-    pub(super) text: String,
-    pub(super) place: SourceLocation,
 }
 
 /// A member of an object.
@@ -71,7 +73,7 @@ impl Node {
     /// The member of that name.
     pub(super) fn get(&self, name: &str) -> Option<&Self> {
         let mut members = self.table()?.iter().rev();
-        members.find(|(key, _)| key.text == name).map(|(_, node)| node)
+        members.find(|(key, _)| key.value == name).map(|(_, node)| node)
     }
 
     /// The same as JSON; none for a number that JSON does not have.
@@ -84,10 +86,18 @@ impl Node {
             Value::List(items) => Json::Array(items.iter().map(Self::json).collect::<Option<_>>()?),
             Value::Table(members) => {
                 let members =
-                    members.iter().map(|(key, node)| Some((key.text.clone(), node.json()?)));
+                    members.iter().map(|(key, node)| Some((key.value.clone(), node.json()?)));
                 Json::Object(members.collect::<Option<_>>()?)
             }
         })
+    }
+
+    /// It as a number of some type, if it is one.
+    pub(super) fn number<T: FromStr>(&self) -> Option<T> {
+        match &self.value {
+            Value::Number(number) => number.parse().ok(),
+            _ => None,
+        }
     }
 
     pub(super) fn text(&self) -> Option<&str> {
@@ -100,6 +110,8 @@ impl Node {
 
 /// Reads a file by what its name ends with.
 pub(super) fn parse(file: &Path, text: &str) -> Result<Node, Problem> {
+    // Windows writes a mark in front of the text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let places = LineIndex::new(file, text);
     let is_toml = file.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml"));
     if is_toml { parse_toml(&places, text) } else { parse_json(&places, text) }
@@ -123,12 +135,6 @@ pub(super) fn options() -> ParseOptions {
 }
 
 fn parse_json(places: &LineIndex<'_>, text: &str) -> Result<Node, Problem> {
-    // Windows writes a mark in front of the text.
-    let (text, skipped) = match text.strip_prefix('\u{feff}') {
-        Some(rest) => (rest, text.len() - rest.len()),
-        None => (text, 0),
-    };
-    let places = &LineIndex { skipped, ..places.clone() };
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options()).map_err(|error| {
         let what = format!("this is not JSON: {}", error.kind()).to_lowercase();
         let what = what.replacen("json", "JSON", 1);
@@ -155,7 +161,7 @@ fn from_json(places: &LineIndex<'_>, value: ast::Value<'_>) -> Node {
         ast::Value::Object(object) => {
             let members = object.properties.into_iter().map(|member| {
                 let place = places.at(member.range.start);
-                let key = MemberKey { text: member.name.into_string(), place };
+                let key = MemberKey { place, value: member.name.into_string() };
                 (key, from_json(places, member.value))
             });
             (object.range.start, Value::Table(members.collect()))
@@ -180,7 +186,7 @@ fn members(places: &LineIndex<'_>, table: DeTable<'_>) -> Vec<(MemberKey, Node)>
         .into_iter()
         .map(|(key, value)| {
             let start = key.span().start;
-            let key = MemberKey { text: key.into_inner().into_owned(), place: places.at(start) };
+            let key = MemberKey { place: places.at(start), value: key.into_inner().into_owned() };
             (start, key, from_toml(places, value))
         })
         .collect();
@@ -206,29 +212,25 @@ fn from_toml(places: &LineIndex<'_>, value: Spanned<DeValue<'_>>) -> Node {
 }
 
 /// Turns offsets into lines and columns.
-#[derive(Clone)]
 struct LineIndex<'t> {
     file: Arc<Path>,
     text: &'t str,
     /// Where each line starts.
-    lines: Arc<[usize]>,
-    /// Bytes in front of what the offsets count from.
-    skipped: usize,
+    lines: Vec<usize>,
 }
 
 impl<'t> LineIndex<'t> {
     fn new(file: &Path, text: &'t str) -> Self {
         let starts = text.match_indices('\n').map(|(end, _)| end + 1);
         let lines = std::iter::once(0).chain(starts).collect();
-        Self { file: file.into(), text, lines, skipped: 0 }
+        Self { file: file.into(), text, lines }
     }
 
     fn at(&self, offset: usize) -> SourceLocation {
-        let offset = (offset + self.skipped).min(self.text.len());
+        let offset = offset.min(self.text.len());
         let line = self.lines.partition_point(|start| *start <= offset);
         let start = self.lines[line - 1];
         let before = self.text.get(start..offset).unwrap_or_default();
-        let column = before.trim_start_matches('\u{feff}').chars().count() + 1;
-        SourceLocation { file: Arc::clone(&self.file), line, column }
+        SourceLocation { file: Arc::clone(&self.file), line, column: before.chars().count() + 1 }
     }
 }

@@ -32,14 +32,16 @@ fn names_that_nobody_has_do_not_become_labels() {
         counts.tool("s", &format!("unknown{number}"), ok, || false);
     }
     let mut seen = Vec::new();
-    counts.each_tool(|_, tool, series| seen.push((tool.to_owned(), series.of(CallResult::Ok))));
+    counts
+        .each_tool(|labels, series| seen.push((labels[1].1.to_owned(), series.of(CallResult::Ok))));
     assert_eq!(seen.len(), TOOLS + 1);
     assert_eq!(seen.last().unwrap(), &(OTHER.to_owned(), 3 * TOOLS as u64));
     for number in 0..SERVERS + 5 {
         counts.tool(&format!("s{number}"), "t", ok, || true);
     }
     let mut others = 0;
-    counts.each_tool(|server, _, series| {
+    counts.each_tool(|labels, series| {
+        let server = labels[0].1;
         others += if server == OTHER { series.of(CallResult::Ok) } else { 0 };
     });
     assert_eq!(others, 6, "one more server came first");

@@ -17,7 +17,7 @@ fn principal(name: &str, keys: &[&str]) -> Arc<Principal> {
 #[track_caller]
 fn check(access: &Access, headers: &[(&'static str, &str)], expected: Result<&str, Denied>) {
     let headers = headers.iter().map(|(name, value)| {
-        (HeaderName::from_static(name), value.parse::<HeaderValue>().unwrap())
+        (http::HeaderName::from_static(name), value.parse::<http::HeaderValue>().unwrap())
     });
     let found = access.identify(&headers.collect());
     assert_eq!(

@@ -63,12 +63,8 @@ impl Front {
         drop(making);
         for lost in new.collisions.iter().filter(|lost| !old.collisions.contains(lost)) {
             let (name, kept, lost) = (&lost.name, &*lost.kept, &*lost.lost);
-            tracing::warn!(
-                name,
-                kept,
-                lost,
-                "two servers offer the same; the first is asked for it"
-            );
+            let what = "two servers offer the same; the first is asked for it";
+            tracing::warn!(name, kept, lost, "{what}");
         }
         // A client that searches sees the same two tools whatever there is to find.
         let is_hidden = self.is_searched(&old) && self.is_searched(&new);

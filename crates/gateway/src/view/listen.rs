@@ -9,7 +9,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -17,9 +16,9 @@ use serde_json::{Map, Value, json};
 use switchboard_net::OwnedTask;
 use switchboard_net::backend::{Backend as _, PendingWork};
 use switchboard_net::bridge::Bridge;
-use switchboard_net::call::{Asker, Call, ReplySink};
+use switchboard_net::call::{Call, ReplySink};
 use switchboard_net::connection::ClientConnection;
-use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::exchange::Exchange;
 use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Member, Message};
 use switchboard_proto::method::{self, meta};
@@ -204,8 +203,10 @@ impl Front {
         &self,
         is_meant: impl Fn(&OpenListen) -> bool,
     ) -> Vec<Arc<OpenListen>> {
-        let gone = lock(&self.listens).extract_if(|_, listen| is_meant(listen)).collect::<Vec<_>>();
-        let gone: Vec<_> = gone.into_iter().map(|(_, listen)| listen).collect();
+        let mut open = lock(&self.listens);
+        let gone: Vec<_> =
+            open.extract_if(|_, listen| is_meant(listen)).map(|(_, listen)| listen).collect();
+        drop(open);
         for listen in &gone {
             listen.leave();
         }
@@ -312,12 +313,8 @@ impl ListenPart {
 }
 
 impl ReplySink for ListenPart {
-    fn number(&self) -> u64 {
-        self.listen.client.number()
-    }
-
-    fn principal(&self) -> &[u8] {
-        self.listen.client.principal()
+    fn client(&self) -> Option<&Arc<ClientConnection>> {
+        Some(&self.listen.client)
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
@@ -336,12 +333,6 @@ impl ReplySink for ListenPart {
         self.note_honoured(ListenShare { uris: names(Member::ListenUris), tasks: tasks.collect() });
     }
 
-    fn ask(self: Arc<Self>, _: Option<Exchange>, _: Weak<dyn Asker>, _: Ask, _: &Message) -> bool {
-        false
-    }
-
-    fn recall(&self, _: Ask, _: &Message) {}
-
     fn finish(&self, _: Exchange, _: Outcome) {
         // One that never began is not missed; one that ends takes the listen with it.
         if !self.note_honoured(ListenShare::default())
@@ -349,18 +340,6 @@ impl ReplySink for ListenPart {
         {
             front.end_listens(|listen| std::ptr::eq(listen, Arc::as_ptr(&self.listen)));
         }
-    }
-
-    fn is_slow(&self) -> bool {
-        self.listen.client.is_slow()
-    }
-
-    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Arc::clone(&self.listen.client).room()
-    }
-
-    fn end(self: Arc<Self>) {
-        ClientConnection::end(&self.listen.client);
     }
 }
 

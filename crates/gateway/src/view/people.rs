@@ -21,7 +21,7 @@ use switchboard_net::access::Who;
 use switchboard_net::bridge::Bridge;
 use switchboard_net::client::ClientOptions;
 use switchboard_net::connection::ClientConnection;
-use switchboard_net::roster::{ListKind, Roster, RosterOptions, ServerPhase};
+use switchboard_net::roster::{Roster, RosterOptions, ServerPhase};
 use switchboard_net::upstream::{ClientIdentity, ServerTarget};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::revision::Era;
@@ -161,13 +161,9 @@ impl People {
         self.each().iter().filter(|person| person.roster.is_ready(server)).count()
     }
 
-    /// Whether a server is known to offer a tool of this name to anybody.
-    pub(crate) fn has_tool(&self, server: &str, tool: &str) -> bool {
-        self.each().iter().any(|person| {
-            let tools = person.roster.definitions(ListKind::Tools);
-            let mut tools = tools.iter().filter(|it| &*it.server == server);
-            tools.any(|it| it.name() == tool)
-        })
+    /// Whether this is so of anybody's servers.
+    pub(crate) fn any_roster(&self, is_so: impl Fn(&Roster) -> bool) -> bool {
+        self.each().iter().any(|person| is_so(&person.roster))
     }
 
     /// Lets go of everybody's servers, and waits for it.

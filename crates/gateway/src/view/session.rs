@@ -15,7 +15,6 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::json;
@@ -378,12 +377,8 @@ impl ServerLink {
 
 /// Hears what belongs to no call, and what comes of our own calls.
 impl ReplySink for ServerLink {
-    fn number(&self) -> u64 {
-        self.client.number()
-    }
-
-    fn principal(&self) -> &[u8] {
-        self.client.principal()
+    fn client(&self) -> Option<&Arc<ClientConnection>> {
+        Some(&self.client)
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
@@ -420,18 +415,6 @@ impl ReplySink for ServerLink {
         {
             link.handle_greeting(&outcome);
         }
-    }
-
-    fn is_slow(&self) -> bool {
-        self.client.is_slow()
-    }
-
-    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Arc::clone(&self.client).room()
-    }
-
-    fn end(self: Arc<Self>) {
-        ClientConnection::end(&self.client);
     }
 }
 

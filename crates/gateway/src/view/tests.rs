@@ -14,7 +14,6 @@ use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::authenticator::Entrance;
 use crate::fleet::FleetOptions;
 use crate::plan::{Plan, ServerPlan};
 use crate::policy::{Access, KeyHash, Principal};
@@ -71,7 +70,7 @@ async fn open(access: Access) -> Place {
     let fleet = fleet();
     let authenticator = Authenticator::new(access, 100);
     let views = Views::new(&fleet, fleet.names(), None, &authenticator);
-    let gate = Some(authenticator.gate(Entrance::All));
+    let gate = Some(authenticator.gate(Some(crate::gateway::Place::All)));
     let site = Site::new(views, SiteOptions { authenticator: gate, ..SiteOptions::default() });
     let again = site.clone();
     let hearing = authenticator.on_replace(move || again.recheck());

@@ -61,11 +61,8 @@ impl Front {
         for running in self.members().iter().filter_map(|name| self.fleet.running(name)) {
             let about = running.plan.description.as_deref().unwrap_or_default().trim();
             let about = if about.is_empty() { String::new() } else { format!(" ({about})") };
-            let server = format!(
-                "{}{}{about}",
-                if servers.is_empty() { "" } else { ", " },
-                running.plan.name
-            );
+            let comma = if servers.is_empty() { "" } else { ", " };
+            let server = format!("{comma}{}{about}", running.plan.name);
             if servers.len() + server.len() > SERVERS {
                 servers.push_str(", …");
                 break;

@@ -241,11 +241,8 @@ impl Fleet {
         server: &str,
         message: &Message,
     ) -> bool {
-        let is_update = message.method() == method::UPDATED;
-        is_update
-            .then(|| message.uri())
-            .flatten()
-            .is_none_or(|uri| self.may_watch(client, server, &uri))
+        message.method() != method::UPDATED
+            || message.uri().is_none_or(|uri| self.may_watch(client, server, &uri))
     }
 
     /// Whether lists decide on a request that are not known.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::{Value, json};
-use switchboard_gateway::authenticator::Entrance;
 use switchboard_gateway::config::Surroundings;
 use switchboard_gateway::fleet::FleetOptions;
 use switchboard_gateway::gateway::{Gateway, Offered, Place};
@@ -158,13 +157,13 @@ fn plan(folder: &std::path::Path, servers: &Value, section: &Value) -> Plan {
 /// What the gateway offers, at its path.
 fn site(gateway: &Gateway, offered: Offered) -> Site {
     let Offered { place, backend, shared, .. } = offered;
-    let (prefix, door) = match place {
-        Place::All => (String::new(), Entrance::All),
-        Place::Group(name) => (format!("/groups/{name}"), Entrance::Group(name)),
-        Place::Server(name) => (format!("/servers/{name}"), Entrance::Server(name)),
+    let prefix = match &place {
+        Place::All => String::new(),
+        Place::Group(name) => format!("/groups/{name}"),
+        Place::Server(name) => format!("/servers/{name}"),
     };
     let path = format!("{prefix}/mcp");
-    let gate = Some(gateway.authenticator().gate(door));
+    let gate = Some(gateway.authenticator().gate(Some(place)));
     let other = SiteOptions {
         sse_path: String::new(),
         message_path: String::new(),

@@ -2,7 +2,7 @@
 //! `bridge/era.rs` says when a bridge asks, and what waits meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use switchboard_proto::client::probe::{self, ProbeReply, Verdict};
 use switchboard_proto::client::to_legacy::ToLegacy;
 use switchboard_proto::client::to_modern::ToModern;
 use switchboard_proto::client::{ClientHalf, Sharing};
-use switchboard_proto::exchange::{Ask, Carrier, Exchange};
+use switchboard_proto::exchange::{Carrier, Exchange};
 use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::framing::EventDecoder;
 use switchboard_proto::header::Mirror;
@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 
 use super::http::{HttpEndpoint, HttpRefusal, HttpSession};
 use super::{ServerTarget, Strategy, Target, Transport, Upstream};
-use crate::call::{Asker, Call, ReplySink};
+use crate::call::{Call, ReplySink};
 use crate::connection::{lock, next_number, now};
 use crate::http::{content_type, is_event_stream};
 
@@ -261,23 +261,7 @@ impl ReplySink for AnswerWaiter {
         self.number
     }
 
-    fn principal(&self) -> &[u8] {
-        b""
-    }
-
     fn note(&self, _exchange: Option<Exchange>, _message: &Message) {}
-
-    fn ask(
-        self: Arc<Self>,
-        _of: Option<Exchange>,
-        _asker: Weak<dyn Asker>,
-        _ask: Ask,
-        _request: &Message,
-    ) -> bool {
-        false
-    }
-
-    fn recall(&self, _ask: Ask, _message: &Message) {}
 
     fn finish(&self, _exchange: Exchange, outcome: Outcome) {
         if let Some(tell) = lock(&self.tell).take() {

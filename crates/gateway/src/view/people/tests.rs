@@ -17,7 +17,7 @@ use switchboard_proto::revision::Era;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::authenticator::{Authenticator, Entrance};
+use crate::authenticator::Authenticator;
 use crate::fleet::{Fleet, FleetOptions};
 use crate::plan::{Edit, Plan, ServerPlan, ToolSearch};
 use crate::policy::{Access, KeyHash, Principal};
@@ -89,7 +89,7 @@ async fn open(
     let authenticator = Authenticator::new(access(), 100);
     let views = Views::new(&fleet, fleet.names(), None, &authenticator);
     let backend = Arc::clone(&views);
-    let gate = Some(authenticator.gate(Entrance::All));
+    let gate = Some(authenticator.gate(Some(crate::gateway::Place::All)));
     let site = Site::new(backend, SiteOptions { authenticator: gate, ..SiteOptions::default() });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -163,8 +163,8 @@ async fn each_sees_and_calls_what_is_theirs_although_we_are_not_let_in_ourselves
         let (_, state) = states.iter().find(|(name, _)| &**name == "house").unwrap();
         assert!(place.fleet.is_open_to_people("house", state), "{state:?}");
         assert_eq!(place.fleet.ready_people("house"), Some(2));
-        assert!(place.fleet.people.has_tool("house", "red"));
-        assert!(!place.fleet.people.has_tool("house", "green"));
+        assert!(place.fleet.has_tool("house", "red"));
+        assert!(!place.fleet.has_tool("house", "green"));
         place.fleet.close().await;
     }
 }
