@@ -2,6 +2,8 @@
 //!
 //! Case counts: the names of MCP are told apart by it.
 
+pub(crate) use switchboard_net::bridge::{fit_in_order, fits};
+
 /// Which names are wanted, by the names the server gives them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct NameFilter {
@@ -22,27 +24,6 @@ impl NameFilter {
     pub fn is_open(&self) -> bool {
         self.only.is_none() && self.never.is_empty()
     }
-}
-
-/// Whether `pattern` describes `name`; `*` stands for any characters, or none.
-pub fn fits(pattern: &str, name: &str) -> bool {
-    fit_in_order(pattern.split('*'), name)
-}
-
-/// Whether `name` is these parts in their order, with any characters between them.
-pub(crate) fn fit_in_order<'p>(
-    mut parts: impl DoubleEndedIterator<Item = &'p str>,
-    name: &str,
-) -> bool {
-    let (head, tail) = (parts.next().unwrap_or_default(), parts.next_back());
-    let Some(tail) = tail else { return head == name };
-    let Some(mut name) = name.strip_prefix(head) else { return false };
-    for part in parts {
-        // The leftmost place leaves the most for what follows.
-        let Some(at) = name.find(part) else { return false };
-        name = &name[at + part.len()..];
-    }
-    name.ends_with(tail)
 }
 
 #[cfg(test)]

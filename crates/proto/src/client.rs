@@ -9,11 +9,12 @@
 //! Where clients and server have no era in common, a layer on the machine
 //! speaks for the clients: [`to_modern::ToModern`] and [`to_legacy::ToLegacy`].
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::Table;
 use crate::exchange::{Ask, HeaderParams, Lane, ServerEvent, To, take_number};
 use crate::failure::{Failure, Outcome};
 use crate::header::Header;
@@ -459,7 +460,7 @@ struct Ledger<O> {
     /// Each open call once, the most urgent first.
     deadlines: BTreeSet<(Instant, Lane)>,
     /// By value, for a server may spell a token its own way.
-    tokens: HashMap<Id, Lane>,
+    tokens: Table<Id, Lane>,
     next_token: u64,
     limits: Limits,
     running: Running,
@@ -512,7 +513,7 @@ impl<O> Ledger<O> {
             next_id: 1,
             open: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            tokens: HashMap::new(),
+            tokens: Table::default(),
             next_token: 1,
             limits: limits.clone(),
             running: Running::new(limits),

@@ -60,13 +60,18 @@ impl Hidden {
     }
 }
 
-/// Whether `name` is what `pattern` describes. Both are in lower case.
-fn fits(pattern: &str, name: &str) -> bool {
-    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+/// Whether `pattern` describes `name`; `*` stands for any characters, or none.
+pub fn fits(pattern: &str, name: &str) -> bool {
+    fit_in_order(pattern.split('*'), name)
+}
+
+/// Whether `name` is these parts in their order, with any characters between them.
+pub fn fit_in_order<'p>(mut parts: impl DoubleEndedIterator<Item = &'p str>, name: &str) -> bool {
+    let (head, tail) = (parts.next().unwrap_or_default(), parts.next_back());
+    let Some(tail) = tail else { return head == name };
     let Some(mut name) = name.strip_prefix(head) else { return false };
-    let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
-    for part in middle.split('*') {
-        // The earliest place leaves the most for the parts that follow.
+    for part in parts {
+        // The leftmost place leaves the most for what follows.
         let Some(at) = name.find(part) else { return false };
         name = &name[at + part.len()..];
     }

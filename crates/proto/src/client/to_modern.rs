@@ -14,7 +14,7 @@
 //! clients expect of a server. It opens calls of its own there, and turns what
 //! comes of them into the six verbs of a legacy conversation.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -23,6 +23,7 @@ use serde_json::{Map, Value, json};
 use super::modern::ModernClientHalf;
 use super::tasks::task_request;
 use super::{EventQueue, InternalCall, Sharing, Ticket};
+use crate::Table;
 use crate::exchange::{Ask, Carrier, HeaderParams, ServerEvent, To, take_number};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part, quoted};
@@ -45,7 +46,7 @@ pub struct ToModern<T> {
     pub(super) inner: ModernClientHalf<InternalCall<T>>,
     next_call: u64,
     calls: BTreeMap<u64, LegacyClientCall<T>>,
-    sessions: HashMap<u64, LegacyClient>,
+    sessions: Table<u64, LegacyClient>,
     /// For clients that are introduced by somebody else.
     anybody: Option<LegacyClient>,
     /// What the server said of itself.
@@ -88,7 +89,7 @@ impl<T: Ticket> ToModern<T> {
             inner: ModernClientHalf::new(carrier, sharing, limits),
             next_call: 1,
             calls: BTreeMap::new(),
-            sessions: HashMap::new(),
+            sessions: Table::default(),
             anybody: None,
             discovered: None,
             greeters: Vec::new(),

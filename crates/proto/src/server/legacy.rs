@@ -15,11 +15,12 @@
 //! - A question goes where its call came from; else to a listening stream; else
 //!   to the newest call, because some client reads every stream.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
 use super::{Frame, Prime};
+use crate::Table;
 use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane, take_number};
 use crate::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Member, Message};
 use crate::limits::Limits;
@@ -43,12 +44,12 @@ pub struct LegacyServerHalf {
     most_asks: usize,
     next_exchange: u64,
     calls: BTreeMap<Exchange, LegacyCall>,
-    by_id: HashMap<Id, Exchange>,
+    by_id: Table<Id, Exchange>,
     /// Calls that were cancelled, and whether an answer may still come. As many as
     /// there may be calls.
     cancelled: BTreeMap<Exchange, (LegacyCall, bool)>,
     next_ask: u64,
-    asks: HashMap<u64, AskedQuestion>,
+    asks: Table<u64, AskedQuestion>,
     /// The questions that it said it can be asked.
     able: Vec<&'static str>,
     /// Resources this client watches; others' updates are not for it.
@@ -102,10 +103,10 @@ impl LegacyServerHalf {
             most_asks: limits.asks,
             next_exchange: 1,
             calls: BTreeMap::new(),
-            by_id: HashMap::new(),
+            by_id: Table::default(),
             cancelled: BTreeMap::new(),
             next_ask: 1,
-            asks: HashMap::new(),
+            asks: Table::default(),
             able: Vec::new(),
             watched: Watches::default(),
             only_watched: false,
@@ -480,7 +481,7 @@ struct ClientStreams {
     retry_ms: u64,
     most: usize,
     /// By number; a POST's stream has the number of the lane that opened it.
-    open: HashMap<u64, AnswerStream>,
+    open: Table<u64, AnswerStream>,
     /// Lanes listening on the main stream, newest last: that one is spoken to.
     listeners: Vec<Lane>,
     main_seq: u64,
@@ -510,7 +511,7 @@ impl ClientStreams {
             priming: false,
             retry_ms: u64::try_from(limits.retry.as_millis()).unwrap_or(u64::MAX),
             most: limits.streams,
-            open: HashMap::new(),
+            open: Table::default(),
             listeners: Vec::new(),
             main_seq: 0,
             unheard: VecDeque::new(),

@@ -13,7 +13,7 @@
 //! - What belongs to no call is not said (SUB-2).
 //! - On HTTP a closed lane cancels (MH-9); on a pipe a notification does (CAN-2).
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::Frame;
+use crate::Table;
 use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, HeaderParams, Lane, take_number};
 use crate::header::{Header, Mirror, PARAM_PREFIX, param};
 use crate::jsonrpc::{Id, InvalidMessage, Kind, Member, Message};
@@ -38,8 +39,8 @@ pub struct ModernServerHalf {
     /// Who answers, as JSON: for the results that are made here (MOD-7).
     server: Option<Bytes>,
     next_exchange: u64,
-    calls: HashMap<Exchange, ModernCall>,
-    by_id: HashMap<Id, Exchange>,
+    calls: Table<Exchange, ModernCall>,
+    by_id: Table<Id, Exchange>,
     parked: BTreeMap<Exchange, ParkedRequest>,
     /// Calls with questions that have not been put to the client.
     due: VecDeque<Exchange>,
@@ -71,8 +72,8 @@ impl ModernServerHalf {
             most_calls: limits.calls,
             server: None,
             next_exchange: 1,
-            calls: HashMap::new(),
-            by_id: HashMap::new(),
+            calls: Table::default(),
+            by_id: Table::default(),
             parked: BTreeMap::new(),
             due: VecDeque::new(),
             out: VecDeque::new(),
