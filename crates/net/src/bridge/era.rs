@@ -27,6 +27,9 @@ pub(super) struct EraWait {
     pub(super) opens: Vec<Opening>,
     /// The server is being asked, by this connection.
     pub(super) asking: Option<Arc<Upstream>>,
+    /// Greetings that the server refused, and that may be made again in its era. No
+    /// connection has them meanwhile.
+    pub(super) reconsidered: usize,
     /// The connection that it was asked by, for the client that needs one first.
     pub(super) spare: Option<Arc<Upstream>>,
 }
@@ -98,16 +101,20 @@ impl Bridge {
         // A child that refused may be gone, or may answer nothing else any more.
         let fresh = Upstream::new(server, modern, key.sharing(), None, limits);
         let bridge = Weak::clone(&self.this);
-        lock(&self.state).spawn(async move {
+        let mut state = lock(&self.state);
+        state.era.reconsidered += 1;
+        state.spawn(async move {
             let is_modern = names_modern(&answer) || fresh.find_era().await == EraFound::Modern;
             let Some(bridge) = bridge.upgrade() else { return fresh.close().await };
-            if is_modern && bridge.replace(key, &old, &fresh) {
+            let is_replaced = is_modern && bridge.replace(key, &old, &fresh);
+            if is_replaced {
                 fresh.open(&greeting.call, false, &greeting.request, &None).detach();
-                old.close().await;
             } else {
                 greeting.call.finish(answer);
-                fresh.close().await;
             }
+            lock(&bridge.state).era.reconsidered -= 1;
+            bridge.stirred.notify_waiters();
+            if is_replaced { old } else { fresh }.close().await;
         });
     }
 
@@ -174,4 +181,39 @@ fn names_modern(answer: &Message) -> bool {
     }
     let reply = probe::reply(None, answer);
     matches!(probe::verdict(Carrier::Pipe, &reply), Verdict::Modern(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use switchboard_proto::exchange::Exchange;
+    use switchboard_proto::jsonrpc::Id;
+    use switchboard_proto::limits::Limits;
+    use switchboard_proto::method;
+
+    use super::*;
+    use crate::bridge::Children;
+    use crate::call::Call;
+    use crate::connection::ClientConnection;
+    use crate::stdio::child::Command;
+    use crate::upstream::ServerTarget;
+
+    /// Else its server is put to sleep between the refusal and the second attempt.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_whose_refusal_is_being_looked_into_is_in_use() {
+        let server = ServerTarget::command(Command::new("sleep").args(["1000"]), Vec::new());
+        let bridge = Bridge::new(server.clone(), Children::PerSession, Arc::default());
+        let backend: Arc<Bridge> = Arc::clone(&bridge);
+        let limits = Arc::new(Limits::default());
+        let client = ClientConnection::new(Era::Legacy, Carrier::Http, backend, &limits, false);
+        let call = Call::new(Arc::<ClientConnection>::clone(&client), Exchange(1));
+        let request = Message::request(&1.into(), method::INITIALIZE, None);
+        let greeting = Opening { client, call, request, said: None };
+        let old = Upstream::new(server, Eras::both(Era::Legacy), Sharing::Alone, None, limits);
+        let refusal = Message::refusal(Some(&Id::from(1)), &Refusal::TooManyCalls);
+        assert!(lock(&bridge.state).is_quiet());
+        bridge.reconsider(greeting, ConnectionKey::Everybody, old, refusal);
+        assert!(!lock(&bridge.state).is_quiet());
+        bridge.close().await;
+        assert!(lock(&bridge.state).is_quiet(), "it was looked into");
+    }
 }

@@ -126,7 +126,8 @@ impl BridgeState {
     /// Whether no client uses a connection, or waits for one.
     pub(super) fn is_quiet(&self) -> bool {
         let is_used = self.connections.values().any(|upstream| upstream.is_used());
-        !is_used && self.era.opens.is_empty() && self.era.asking.is_none()
+        let is_asking = self.era.asking.is_some() || self.era.reconsidered > 0;
+        !is_used && !is_asking && self.era.opens.is_empty()
     }
 
     /// Ends what no client needs for now; what clients count on is remembered.
