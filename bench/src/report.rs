@@ -24,10 +24,10 @@ pub fn write(
     write!(
         page,
         "# What a request costs\n\n\
-         Written by `bench/run.sh`; do not edit. CPU time of the process under test alone, user and\n\
-         system, in microseconds for one `tools/call` of an echo tool with 100 bytes: the median of\n\
-         {rounds} interleaved rounds with {connections} connections, with the lowest and the highest. Each answer\n\
-         was checked. Ratios hold from machine to machine; microseconds do not.\n\n",
+         Written by `bench/run.sh`; do not edit. CPU time (user and system) of the tested process, in\n\
+         microseconds for one `tools/call` of an echo tool with 100 bytes. Each value is the median of {rounds}\n\
+         interleaved rounds with {connections} connections. The time in user space is the mean of all rounds. The\n\
+         load checks each answer. Ratios hold from machine to machine; microseconds do not.\n\n",
     )?;
     machine(&mut page, peers)?;
     for (road, title) in [(Road::Stdio, "HTTP to a stdio server"), (Road::Http, "HTTP to HTTP")] {
@@ -113,10 +113,10 @@ fn bars(page: &mut String, readings: &[Reading]) -> Result<(), Failure> {
     write!(
         page,
         "\n## What must be reached\n\n\
-         At most {OVER_BARE} x the bare work, and at least {UNDER_RMCP} x under a proxy as the examples of rmcp serve it. Each of\n\
-         that one's answers waits 40 ms for an acknowledgement, so it is hardly ever busy, and an idle\n\
-         process pays more for each request. One that sends at once is in the last column, and in\n\
-         brackets how far the bare work is under that: no proxy can be further.\n\n\
+         At most {OVER_BARE} x the bare work, and at least {UNDER_RMCP} x under a proxy as the examples of rmcp serve it. Each\n\
+         answer of that proxy waits 40 ms for an acknowledgement. The proxy is therefore mostly idle, and\n\
+         an idle process pays more for each request. The last column compares with a proxy that sends\n\
+         at once. The brackets show the best possible ratio.\n\n\
          | what | x bare | x under rmcp | | with TCP_NODELAY (bare) |\n|---|---|---|---|---|\n"
     )?;
     for ours in readings.iter().filter(|reading| reading.kind == Kind::Ours) {

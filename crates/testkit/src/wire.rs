@@ -121,6 +121,6 @@ After a change: `UPDATE=1 cargo test -p switchboard-testkit wire`.
 
 A citation says that a test shows the rule, at least in part; the test says how. The levels are the
 specification's own (must, should, may), or `ours` where the SDKs or we chose, or `mixed`.
-An empty last column is a rule nobody has shown yet.
+An empty last column means that no test shows the rule yet.
 
 ";

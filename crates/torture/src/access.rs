@@ -111,7 +111,7 @@ async fn owners(cx: &mut Campaign, plan: &Plan) {
     .await;
     cx.attack(
         "/status, /metrics and traces of calls of another key",
-        "403 for who may not use everything, 401 without a key; a trace is its caller's alone",
+        "403 for a key without full permission, 401 without a key; a trace is its caller's alone",
         async |cx| pages(&cx.ready(plan).await?).await,
     )
     .await;
