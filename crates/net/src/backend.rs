@@ -168,6 +168,6 @@ impl Drop for PendingWork {
 
 impl fmt::Debug for PendingWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingWork").field("jobs", &self.jobs.len()).finish()
+        f.debug_struct("PendingWork").field("jobs", &self.jobs.len()).finish_non_exhaustive()
     }
 }
