@@ -573,7 +573,7 @@ impl Builder {
     }
 
     /// Hears what clients say without wanting an answer, such as
-    /// `notifications/roots/list_changed`.
+    /// `notifications/roots/list_changed`. May be given several times: all of them hear it.
     pub fn on_notification<F, W>(mut self, function: F) -> Self
     where
         F: Fn(Notice) -> W + Send + Sync + 'static,

@@ -17,7 +17,7 @@ use switchboard_net::upstream::{ServerTarget, Target};
 use super::Plan;
 use crate::catalog;
 use crate::config::Edit;
-use crate::credential::{CredentialSource, Credentials};
+use crate::credential::{CredentialSource, Credentials, may_pass};
 use crate::glob::NameFilter;
 
 /// How to reach a server, how to treat it, and what of it clients see.
@@ -94,7 +94,8 @@ impl ServerPlan {
                 if self.credentials.is_static() {
                     return server;
                 }
-                let credentials = self.credentials.clone();
+                let mut credentials = self.credentials.clone();
+                credentials.pass.retain(may_pass);
                 server.showing(Arc::new(CredentialSource { credentials, headers, environment }))
             }
         }

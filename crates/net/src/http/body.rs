@@ -190,7 +190,7 @@ pub(super) async fn read(
     body: impl RequestBody,
     site: &SiteState,
     who: &Who,
-    answers: impl Fn() -> bool,
+    answers: impl FnOnce() -> bool,
     awaited: Option<&Awaited>,
 ) -> Result<(Bytes, Turns, Arc<Charge>), Refusal> {
     let SiteOptions { body_pause, body_rate, bodies, tally, .. } = &site.options;
@@ -202,7 +202,7 @@ pub(super) async fn read(
     }
     let mut intake = BodyReader {
         who,
-        answers,
+        answers: Some(answers),
         limit,
         whole,
         length: 0,
@@ -255,7 +255,8 @@ pub(super) async fn read(
 /// A body as it arrives.
 struct BodyReader<'a, F> {
     who: &'a Who,
-    answers: F,
+    /// Until it is asked, once: the question may be over before its answer is read.
+    answers: Option<F>,
     limit: usize,
     /// How long it is, if its sender says so.
     whole: Option<usize>,
@@ -268,13 +269,16 @@ struct BodyReader<'a, F> {
     refused: Option<Refusal>,
 }
 
-impl<F: Fn() -> bool> BodyReader<'_, F> {
+impl<F: FnOnce() -> bool> BodyReader<'_, F> {
     /// Something of `length` bytes is to come, or has come.
     fn expect(&mut self, length: u64) -> Result<(), Refusal> {
         if length > self.limit as u64 {
             return Err(Refusal::TooLarge { limit: self.limit });
         }
-        if length > SMALL as u64 && self.turns.is_empty() && !(self.answers)() {
+        if length > SMALL as u64
+            && let Some(answers) = self.answers.take()
+            && !answers()
+        {
             self.turns = self.who.reserve()?;
         }
         Ok(())
@@ -653,7 +657,30 @@ impl Drop for BodyCounter {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    #[test]
+    fn a_body_that_was_let_in_as_an_answer_stays_one() {
+        let (budget, who) = (Arc::new(BodyBudget::default()), Who::new("ada"));
+        let asked = Cell::new(0);
+        let mut reader = BodyReader {
+            who: &who,
+            answers: Some(|| asked.replace(asked.get() + 1) == 0),
+            limit: 4 * SMALL,
+            whole: None,
+            length: 0,
+            text: Vec::new(),
+            turns: Turns::default(),
+            charge: budget.charge(&who),
+            refused: None,
+        };
+        for _ in 0..3 {
+            reader.push(&[b' '; SMALL]).unwrap();
+        }
+        assert_eq!(asked.get(), 1, "its question may be over by now");
+    }
 
     #[test]
     fn a_principal_has_its_share_and_all_have_the_whole_until_texts_are_dropped() {

@@ -433,20 +433,24 @@ pub struct ToolOutcome(ToolResult);
 impl ToolOutcome {
     /// It worked.
     pub fn success(summary: impl Into<String>) -> Self {
-        Self(ToolResult::text(summary)).with("success", true)
+        Self(ToolResult { structured: Some(json!({"success": true})), ..ToolResult::text(summary) })
     }
 
     /// It did not; `code` begins with `E_`.
     pub fn failure(code: &str, message: impl Into<String>) -> Self {
         let code = if code.starts_with("E_") { code.to_owned() } else { format!("E_{code}") };
         let message = message.into();
-        let error = json!({"code": code, "message": message});
-        Self(ToolResult::error(message)).with("success", false).with("error", error)
+        let error = json!({"success": false, "error": {"code": code, "message": message}});
+        Self(ToolResult { structured: Some(error), ..ToolResult::error(message) })
     }
 
-    /// The same with another member of the structured content.
+    /// The same with another member of the structured content. What says whether it
+    /// worked, and why not, stays.
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
-        self.0.structured.get_or_insert_with(|| json!({}))[member] = value.into();
+        let is_fixed = member == "success" || self.0.is_error && member == "error";
+        if let Some(structured) = self.0.structured.as_mut().filter(|_| !is_fixed) {
+            structured[member] = value.into();
+        }
         self
     }
 }
@@ -570,5 +574,21 @@ impl Contents {
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
         self.item[member] = value.into();
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whether_a_tool_worked_and_why_not_cannot_be_overwritten() {
+        let failed = ToolOutcome::failure("X", "why").with("success", true).with("error", "none");
+        let failed = ToolResult::from(failed.with("more", 1));
+        let error = json!({"code": "E_X", "message": "why"});
+        let expected = json!({"success": false, "error": error, "more": 1});
+        assert_eq!(failed.structured, Some(expected));
+        let worked = ToolResult::from(ToolOutcome::success("done").with("success", false));
+        assert_eq!(worked.structured, Some(json!({"success": true})));
     }
 }

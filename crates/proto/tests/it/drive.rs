@@ -296,7 +296,10 @@ impl Ticket for Call {
 struct Waiting {
     /// By the methods that they call.
     calls: HashMap<Call, String>,
-    /// Were dropped, and may be answered all the same.
+    /// Methods whose calls may be answered though they were dropped: they may wait for
+    /// what the server says to somebody else.
+    shared: &'static [&'static str],
+    /// Such calls.
     late: HashSet<Call>,
     finished: HashSet<Call>,
     next: u64,
@@ -315,8 +318,7 @@ impl Waiting {
         let at = usize::try_from(dice.roll()).unwrap_or_default() % calls.len().max(1);
         let call = calls.get(at)?;
         let method = self.calls.remove(call)?;
-        // These may wait for what the server says to somebody else.
-        if [method::INITIALIZE, method::DISCOVER, method::SUBSCRIBE].contains(&&*method) {
+        if self.shared.contains(&&*method) {
             self.late.insert(call.clone());
         }
         Some(call.clone())
@@ -351,6 +353,9 @@ pub(crate) fn client_legacy(bytes: &[u8]) {
     let half = client::legacy::LegacyClientHalf::<Call>::new(sharing, &limits());
     let mut half = client::ClientHalf::Legacy(Box::new(half));
     let mut waiting = Waiting::default();
+    if sharing == Sharing::Shared {
+        waiting.shared = &[method::INITIALIZE];
+    }
     let mut now = start();
     while !dice.0.is_empty() {
         let owner = dice.roll() % 3;
@@ -481,7 +486,11 @@ fn across_message(dice: &mut Dice<'_>) -> Message {
 }
 
 fn across(mut dice: Dice<'_>, mut half: client::ClientHalf<Call>) {
-    let mut waiting = Waiting::default();
+    let shared: &[_] = match half {
+        client::ClientHalf::ToLegacy(_) => &[method::INITIALIZE, method::DISCOVER],
+        _ => &[method::INITIALIZE, method::SUBSCRIBE],
+    };
+    let mut waiting = Waiting { shared, ..Waiting::default() };
     let mut now = start();
     while !dice.0.is_empty() {
         let owner = dice.roll() % 3;
