@@ -150,7 +150,8 @@ impl<'e> ServerVisit<'e> {
             DoctorConnection::Child(pipe) => _ = pipe.write(&ready).await,
             DoctorConnection::Sse(sse) => _ = sse.write(&ready).await,
             DoctorConnection::Http(http) => {
-                http.session = outcome.facts().and_then(|facts| facts.session.clone());
+                http.session =
+                    outcome.facts().and_then(|facts| facts.headers.get(SESSION_ID)).cloned();
                 http.revision.clone_from(&self.evidence.revision);
                 // The answer to the end of the handshake has rules of its own.
                 let (headers, body) = (http.for_post(), ready.to_string());
@@ -411,7 +412,7 @@ async fn visit_http(
 /// Where a redirect leads that our client follows too (MH-18).
 fn moved(from: &Uri, outcome: &RequestResult) -> Option<Uri> {
     let facts = outcome.facts().filter(|facts| matches!(facts.status, 307 | 308))?;
-    resolve(from, facts.location.as_deref()?).filter(|to| is_same_origin(from, to))
+    resolve(from, &facts.header(header::LOCATION)?).filter(|to| is_same_origin(from, to))
 }
 
 /// The status of the last answer.

@@ -158,12 +158,12 @@ impl ChildPipe {
                 Some(Ok(line)) => return Ok(line),
                 Some(Err(_)) => heard.stray("a line that is longer than 8 MiB"),
                 None => {
-                    let Some(stdout) = &mut self.child.stdout else {
-                        return Err(self.gone().await);
-                    };
-                    if !matches!(stdout.read_buf(self.lines.buffer()).await, Ok(1..)) {
-                        return Err(self.gone().await);
+                    if let Some(stdout) = &mut self.child.stdout
+                        && let Ok(1..) = stdout.read_buf(self.lines.buffer()).await
+                    {
+                        continue;
                     }
+                    return Err(self.gone().await);
                 }
             }
         }
@@ -215,8 +215,10 @@ impl Endpoint {
         *request.uri_mut() = self.url.clone();
         *request.headers_mut() = headers;
         let response = self.fetch.send_once(request).await?;
-        let facts = Facts::read(response.status().as_u16(), response.headers());
-        let body = response.into_body().map_err(Into::into).boxed_unsync();
+        let (head, body) = response.into_parts();
+        let (status, headers) = (head.status.as_u16(), head.headers);
+        let facts = Facts { status, headers, body: String::new() };
+        let body = body.map_err(Into::into).boxed_unsync();
         let events = framing::EventDecoder::new(MAX);
         Ok(EndpointResponse { facts, body, events, is_read: false })
     }
@@ -285,7 +287,7 @@ pub(super) struct VisitedEndpoint {
     endpoint: Endpoint,
     /// What is spoken, once that is settled.
     pub(super) revision: Option<String>,
-    pub(super) session: Option<String>,
+    pub(super) session: Option<HeaderValue>,
     /// What the open request is answered with.
     response: Option<EndpointResponse>,
 }
@@ -333,7 +335,7 @@ impl VisitedEndpoint {
             insert(&mut headers, PROTOCOL_VERSION, revision);
         }
         if let Some(session) = &self.session {
-            insert(&mut headers, SESSION_ID, session);
+            headers.insert(SESSION_ID, session.clone());
         }
         headers
     }
@@ -352,13 +354,11 @@ impl VisitedEndpoint {
         method: Method,
         headers: HeaderMap,
         body: String,
-    ) -> RequestResult {
+    ) -> Result<Facts, String> {
         let sent = self.endpoint.send(method, headers, body);
-        match tokio::time::timeout(patience, sent).await {
-            Ok(Ok(response)) => RequestResult::Http(response.facts),
-            Ok(Err(error)) => RequestResult::Lost(error),
-            Err(_) => RequestResult::Silence,
-        }
+        let sent = tokio::time::timeout(patience, sent).await;
+        let response = sent.map_err(|_| "no response in time")?;
+        response.map(|response| response.facts).map_err(|error| error.to_string())
     }
 }
 
