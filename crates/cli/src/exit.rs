@@ -1,9 +1,8 @@
 //! How the program ends, and what it says when it could not do its work.
 
 use std::error::Error;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
-use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
@@ -28,12 +27,6 @@ pub(crate) enum ExitStatus {
     Interrupted = 130,
 }
 
-impl From<ExitStatus> for ExitCode {
-    fn from(status: ExitStatus) -> Self {
-        Self::from(status as u8)
-    }
-}
-
 /// What failed: the fact with its causes, and what to do next.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct CommandError {
@@ -53,14 +46,8 @@ impl CommandError {
 
     /// States an error and everything that led to it, in one line.
     pub(crate) fn of(error: &(dyn Error + 'static)) -> Self {
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(inner) = cause {
-            // Writing to a string does not fail.
-            _ = write!(text, ": {inner}");
-            cause = inner.source();
-        }
-        Self::new(text)
+        let causes = std::iter::successors(Some(error), |&error| error.source());
+        Self::new(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
     }
 
     /// The same as a mistake in the arguments.

@@ -176,10 +176,6 @@ impl Visit for EventFields {
         self.quoted.push(field.name());
         self.take(field, value.to_owned());
     }
-
-    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.take(field, value.to_string());
-    }
 }
 
 /// In quotes, if it could be taken for more than one value.

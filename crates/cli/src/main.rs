@@ -34,12 +34,11 @@ const FIRST_INHERITED: i32 = 3;
 fn main() -> ExitCode {
     // What we were started with is for us alone: servers and their guards must not get it.
     close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
-    run()
-        .unwrap_or_else(|failure| {
-            failure.report();
-            failure.status
-        })
-        .into()
+    let status = run().unwrap_or_else(|failure| {
+        failure.report();
+        failure.status
+    });
+    ExitCode::from(status as u8)
 }
 
 /// Understands the arguments, and does what they ask for.

@@ -1,10 +1,7 @@
 //! The commands that call a server: connect, ask, show, hang up. At the end of the file, what
 //! each command asks the server, and how it shows the answer.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::OnceLock;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
@@ -58,13 +55,11 @@ pub(super) async fn with(
 
 /// Runs `work` until it is done or a signal comes.
 pub(crate) async fn until<T>(stop: &StopSignal, work: impl Future<Output = T>) -> Option<T> {
-    let mut asked = pin!(stop.clone().asked());
-    let mut work = pin!(work);
-    poll_fn(|cx| match asked.as_mut().poll(cx) {
-        Poll::Ready(()) => Poll::Ready(None),
-        Poll::Pending => work.as_mut().poll(cx).map(Some),
-    })
-    .await
+    tokio::select! {
+        biased;
+        () = stop.clone().asked() => None,
+        done = work => Some(done),
+    }
 }
 
 /// The server that the user named, and what follows its name.
