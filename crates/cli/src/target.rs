@@ -297,6 +297,8 @@ pub(crate) fn short(path: &Path, around: &Surroundings) -> String {
 
 #[cfg(test)]
 mod tests {
+    use switchboard_gateway::plan::Secret;
+
     use super::*;
 
     #[test]
@@ -318,7 +320,7 @@ mod tests {
     #[test]
     fn variables_of_the_options_come_after_those_of_the_line() {
         let given = CommandArgs {
-            env: vec!["A=2".parse().unwrap()],
+            env: vec![Secret { name: "A".to_owned(), value: "2".to_owned() }],
             cwd: Some("/tmp".into()),
             pass_environment: true,
         };

@@ -67,7 +67,7 @@ pub(crate) fn find(
     args: &ReachArgs,
     operands: &[String],
 ) -> CommandResult<(NamedServer, Vec<String>)> {
-    if args.is_local() {
+    if args.stdio.is_some() || !args.words.is_empty() {
         let found = target::local(args.stdio.as_deref(), &args.words, &args.local)?;
         return Ok((found, operands.to_vec()));
     }
