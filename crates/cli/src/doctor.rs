@@ -24,7 +24,7 @@ use crate::exit::{CommandError, CommandResult, ExitStatus};
 use crate::output::{counted, plain, table};
 use crate::signal::StopSignal;
 use evidence::{Evidence, ListReading, RequestResult, VisitedTransport};
-use visit::{VisitOptions, visit};
+use visit::visit;
 
 mod check;
 mod evidence;
@@ -43,8 +43,8 @@ pub(crate) async fn run(args: &DoctorArgs) -> CommandResult<ExitStatus> {
     }
     let said = args.reach.timeout.map(Duration::from_secs);
     let patience = said.or(found.options.start).unwrap_or(PATIENCE);
-    let options = VisitOptions { era: args.reach.era.0, patience };
-    let visited = until(&stop, Box::pin(visit(&found.server, options))).await;
+    let visiting = Box::pin(visit(&found.server, args.reach.era.0, patience));
+    let visited = until(&stop, visiting).await;
     let report = judge(visited.ok_or_else(interrupted)?);
     let form = if args.json { Form::Json } else { Form::Text };
     form.show(&report.json(), |_| report.text());

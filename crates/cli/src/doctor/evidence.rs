@@ -14,6 +14,10 @@ use switchboard_proto::revision::Era;
 pub(crate) struct Evidence {
     /// What to call the server: nothing secret.
     pub(crate) target: String,
+    /// The era to speak; none asks the server.
+    pub(crate) wanted_era: Option<Era>,
+    /// How long one answer may take.
+    pub(crate) patience: Duration,
     pub(crate) transport: Option<VisitedTransport>,
     pub(crate) era: Option<Era>,
     pub(crate) revision: Option<String>,
