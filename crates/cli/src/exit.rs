@@ -75,10 +75,10 @@ impl CommandError {
         self
     }
 
-    /// Adds a member to that line.
+    /// Adds a member to that line, if there is such a value.
     #[must_use]
-    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        if let Some(line) = &mut self.line {
+    pub(crate) fn with(mut self, name: &str, value: Option<impl Into<Value>>) -> Self {
+        if let (Some(line), Some(value)) = (&mut self.line, value) {
             line["error"][name] = value.into();
         }
         self

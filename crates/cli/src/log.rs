@@ -184,23 +184,19 @@ fn quoted(text: String) -> String {
     if text.chars().all(is_plain) { text } else { Value::from(text).to_string() }
 }
 
-/// Whether a terminal shows a character as nothing, as a new line, or others the
-/// other way round.
-fn is_invisible(character: char) -> bool {
-    matches!(
-        character,
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-    )
-}
-
 /// Without characters that could end the line or paint the terminal.
 fn tame(text: &str) -> String {
     let mut tamed = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() && character != '\t' || is_invisible(character) {
-            tamed.extend(character.escape_default());
-        } else {
-            tamed.push(character);
+        match character {
+            '\t' => tamed.push(character),
+            // A terminal shows these as nothing, as a new line, or others the other way round.
+            '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}'
+            | '\u{feff}' => tamed.extend(character.escape_default()),
+            _ if character.is_control() => tamed.extend(character.escape_default()),
+            _ => tamed.push(character),
         }
     }
     tamed

@@ -163,18 +163,17 @@ fn failed(error: CallError) -> CommandError {
             failure.for_scripts(ExitStatus::Failure, "timeout")
         }
         CallError::Failed(why) => match why.status() {
-            Some(status @ (401 | 403)) => failure
+            status @ Some(401 | 403) => failure
                 .hint("send a token: --header 'Authorization: Bearer ${TOKEN}'")
                 .for_scripts(ExitStatus::Auth, "auth")
                 .with("status", status),
             status => {
-                let failure = failure.for_scripts(ExitStatus::Unreachable, "unreachable");
-                status.into_iter().fold(failure, |failure, it| failure.with("status", it))
+                failure.for_scripts(ExitStatus::Unreachable, "unreachable").with("status", status)
             }
         },
         CallError::Server { code, data, .. } => {
-            let failure = failure.for_scripts(ExitStatus::Failure, "server").with("code", code);
-            data.into_iter().fold(failure, |failure, data| failure.with("data", data))
+            let failure = failure.for_scripts(ExitStatus::Failure, "server");
+            failure.with("code", Some(code)).with("data", data)
         }
         _ => failure.for_scripts(ExitStatus::Failure, "other"),
     }

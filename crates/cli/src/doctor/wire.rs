@@ -45,31 +45,26 @@ impl DoctorConnection {
         if let Self::Http(http) = self {
             http.response = None;
         }
-        let outcome = asked.unwrap_or(RequestResult::Silence);
+        let (Ok(outcome) | Err(outcome)) = asked.unwrap_or(Err(RequestResult::Silence));
         RecordedRequest { id, method: method.to_owned(), outcome }
     }
 
-    async fn converse(&mut self, request: &Value, heard: &mut Heard) -> RequestResult {
-        let sent = match self {
-            Self::Child(pipe) => match pipe.write(request).await {
-                Some(()) => Ok(()),
-                None => Err(pipe.gone().await),
-            },
-            Self::Http(http) => http.open(request).await,
-            Self::Sse(sse) => sse.request(request).await,
-        };
-        if let Err(outcome) = sent {
-            return outcome;
+    /// An answer, or what came instead of one.
+    async fn converse(
+        &mut self,
+        request: &Value,
+        heard: &mut Heard,
+    ) -> Result<RequestResult, RequestResult> {
+        match self {
+            Self::Child(pipe) => pipe.request(request).await?,
+            Self::Http(http) => http.request(request).await?,
+            Self::Sse(sse) => sse.request(request).await?,
         }
         loop {
-            let next = match self {
-                Self::Child(pipe) => pipe.next(heard).await,
-                Self::Http(http) => http.next().await,
-                Self::Sse(sse) => sse.next().await,
-            };
-            let text = match next {
-                Ok(text) => text,
-                Err(outcome) => return outcome,
+            let text = match self {
+                Self::Child(pipe) => pipe.next(heard).await?,
+                Self::Http(http) => http.next().await?,
+                Self::Sse(sse) => sse.next().await?,
             };
             for message in messages(&text, heard) {
                 let id = message.get("id").unwrap_or(&Value::Null);
@@ -81,7 +76,7 @@ impl DoctorConnection {
                     heard.stray(&message.to_string());
                 } else if is_answer(id, &message, request) {
                     let http = if let Self::Http(http) = self { http.facts() } else { None };
-                    return RequestResult::Answer { message, http };
+                    return Ok(RequestResult::Answer { message, http });
                 } else {
                     heard.unasked.get_or_insert_with(|| id.clone());
                 }
@@ -150,6 +145,10 @@ impl ChildPipe {
         let stdin = self.child.stdin.as_mut()?;
         stdin.write_all(format!("{message}\n").as_bytes()).await.ok()?;
         stdin.flush().await.ok()
+    }
+
+    async fn request(&mut self, request: &Value) -> Result<(), RequestResult> {
+        if self.write(request).await.is_some() { Ok(()) } else { Err(self.gone().await) }
     }
 
     async fn next(&mut self, heard: &mut Heard) -> Result<Bytes, RequestResult> {
@@ -297,7 +296,7 @@ impl VisitedEndpoint {
         Self { endpoint: endpoint.clone(), revision: None, session: None, response: None }
     }
 
-    async fn open(&mut self, request: &Value) -> Result<(), RequestResult> {
+    async fn request(&mut self, request: &Value) -> Result<(), RequestResult> {
         let method = request["method"].as_str().unwrap_or_default();
         let response = self.post(request.to_string(), method).await;
         self.response = Some(response.map_err(RequestResult::Lost)?);
