@@ -216,11 +216,11 @@ const API_KEY: &str = "--api-key";
 /// Sees all calls; sends spans if the environment says where to.
 fn start_monitor(fetch: &Fetch) -> Arc<CallMonitor> {
     let monitor = Arc::new(CallMonitor::default());
-    let wanted = otel::wanted(target::variable);
-    for complaint in wanted.complaints {
+    let (spans, complaints) = otel::wanted(target::variable);
+    for complaint in complaints {
         tracing::warn!("{complaint}");
     }
-    if let Some((options, sampler)) = wanted.spans {
+    if let Some((options, sampler)) = spans {
         let host = options.endpoint.host().unwrap_or_default();
         tracing::info!("traces are sent to {host}");
         monitor.trace_to(Spans::start(options, fetch.clone()), sampler);

@@ -1,6 +1,6 @@
 //! mcp-proxy of npm: a command on Streamable HTTP and HTTP+SSE.
 
-use super::table::Means::{self, Combined, Converted, NoEffect, Ours, Refused, Words};
+use super::table::Means::{self, Combined, Converted, NoEffect, Ours, Refused, Word};
 use super::table::{
     Conversion, DAY, FlagRow, ForeignTool, HOUR, Lookup, MILLIS, YEAR, any, bytes, one, seconds,
     shell, switch,
@@ -32,7 +32,7 @@ const ROWS: &[FlagRow] = &[
     one("--sseEndpoint", "path of HTTP+SSE; /sse by default").means(Combined("bridge --sse-path")),
     one("--streamEndpoint", "path of Streamable HTTP; /mcp by default")
         .means(Combined("bridge --path")),
-    switch("--stateless", "no sessions on Streamable HTTP").means(Words(&["--stateless"])),
+    switch("--stateless", "no sessions on Streamable HTTP").means(Word("--stateless")),
     switch("--modern", "serve 2026-07-28 too; on by default")
         .means(Combined("bridge, or bridge --legacy-only with --no-modern")),
     one("--apiKey", "key that clients must send as X-API-Key").means(Ours("--api-key")),
@@ -62,7 +62,7 @@ const ROWS: &[FlagRow] = &[
     one("--upstreamProtocol", "legacy, auto or modern")
         .means(NoEffect("the bridge speaks the era of each side, and translates between them")),
     switch("--shell", "run the command by a shell").means(Combined("bridge -- sh -c CMD")),
-    switch("--debug", "log more").means(Words(&["--log-level=debug"])),
+    switch("--debug", "log more").means(Word("--log-level=debug")),
     one("--sslCert", "certificate to serve with").means(TLS),
     one("--sslKey", "its key").means(TLS),
     one("--sslCa", "authorities to trust").means(TLS),

@@ -2,7 +2,7 @@
 
 use switchboard_net::upstream::Strategy;
 
-use super::table::Means::{self, Combined, Converted, Ignored, NoEffect, Ours, Words};
+use super::table::Means::{self, Combined, Converted, Ignored, NoEffect, Ours, Word};
 use super::table::{DAY, FlagRow, ForeignTool, HOUR, Lookup, SECONDS, one, seconds, switch};
 use super::{BridgeLine, ParsedLine};
 use crate::exit::{CommandResult, wrong};
@@ -43,7 +43,7 @@ const ROWS: &[FlagRow] = &[
         .means(Combined("bridge --ping 30")),
     one("--ping-interval", "seconds between pings, which are then sent")
         .means(Combined("bridge --ping")),
-    switch("--ipv4", "use only IPv4").means(Words(&["--ipv4"])),
+    switch("--ipv4", "use only IPv4").means(Word("--ipv4")),
     switch("--disable-cookies", "send back no cookies")
         .means(NoEffect("switchboard keeps no cookies")),
     switch("--debug", "log more; here on stderr").means(Combined("bridge --log-level debug")),

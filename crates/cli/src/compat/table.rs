@@ -76,8 +76,8 @@ pub(super) enum Means {
     Ours(&'static str),
     /// A flag of ours, with its value turned into our terms.
     Converted(&'static str, Conversion),
-    /// These words of ours, where it is on.
-    Words(&'static [&'static str]),
+    /// This word of ours, where it is on.
+    Word(&'static str),
     /// Something that other flags have a say in; in words.
     Combined(&'static str),
     /// The flag changes nothing, because this always holds.
@@ -194,8 +194,9 @@ pub(super) fn help_text(tool: &ForeignTool) -> String {
         let alias = row.alias.map(|alias| format!(", {alias}")).unwrap_or_default();
         let flag = format!("{}{alias}{value}", row.flag);
         let meaning = match row.means {
-            Means::Ours(flag) | Means::Converted(flag, _) => format!("= bridge {flag}"),
-            Means::Words(words) => format!("= bridge {}", words.join(" ")),
+            Means::Ours(flag) | Means::Converted(flag, _) | Means::Word(flag) => {
+                format!("= bridge {flag}")
+            }
             Means::Combined(words) => format!("= {words}"),
             Means::NoEffect(why) => format!("no effect: {why}"),
             Means::Ignored(why) => format!("ignored: {why}"),

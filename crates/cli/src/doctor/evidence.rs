@@ -32,8 +32,6 @@ pub(crate) struct Evidence {
     /// Why the visit ended before it began: a command that did not start, or no connection.
     pub(crate) unreached: Option<RequestResult>,
     pub(crate) heard: Heard,
-    /// A child that was silent or died when it was asked for its era.
-    pub(crate) upset_by_probe: Option<RequestResult>,
     /// What came instead of the event stream of 2024-11-05, where one was wanted.
     pub(crate) no_stream: Option<RequestResult>,
     /// A child that did not end with its stdin.

@@ -190,7 +190,6 @@ async fn visit_command(command: &Command, evidence: &mut Evidence) {
         (outcome, may_be_legacy) = visit.probe().await;
         is_fresh = false;
         if may_be_legacy && outcome.message().is_none() {
-            visit.evidence.upset_by_probe = Some(outcome);
             is_fresh = visit.restart(command).await;
         }
     }

@@ -332,7 +332,9 @@ pub(super) fn writes_only_messages(evidence: &Evidence, found: &mut Findings) {
 }
 
 pub(super) fn behaves_on_stdio(evidence: &Evidence, found: &mut Findings) {
-    let upset = evidence.upset_by_probe.as_ref().filter(|_| evidence.was_greeted());
+    // A child that was silent or died when it was asked for its era.
+    let probed = evidence.outcome(method::DISCOVER).filter(|_| evidence.was_greeted());
+    let upset = probed.filter(|outcome| is_stdio(evidence) && outcome.message().is_none());
     if let Some(outcome) = upset {
         let what = format!("server/discover {}", in_words(outcome));
         let remedy = "answer methods you do not know with an error; until then clients of newer \
