@@ -46,6 +46,7 @@ fn run() -> CommandResult<ExitStatus> {
     // Arguments that are no text name nothing we could use; clap says which.
     let said: Option<Vec<_>> = std::env::args_os().map(|arg| arg.into_string().ok()).collect();
     let line = said.map(|words| compat::understand(words, &target::variable)).transpose();
+    let can_run = |word: &str| Command::new(word).check(&target::environment()).is_ok();
     let (words, notes) = match line.map_err(CommandError::of_usage)? {
         Some(CommandLine::Ours(words)) => (Some(args::with_dashes(words, can_run)), Vec::new()),
         Some(CommandLine::Theirs { words, notes }) => (Some(words), notes),
@@ -69,10 +70,6 @@ fn run() -> CommandResult<ExitStatus> {
     runtime.shutdown_background();
     sink.flush_lines();
     ended
-}
-
-fn can_run(word: &str) -> bool {
-    Command::new(word).check(&target::environment()).is_ok()
 }
 
 /// Arguments that are none, or that ask for help.

@@ -159,22 +159,16 @@ fn ask(question: &str) -> CommandResult<bool> {
 /// A new one is for its owner alone: servers may have tokens in it.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-    let mut draft = file.clone().into_os_string();
-    draft.push(format!(".{}~", std::process::id()));
-    let draft = PathBuf::from(draft);
-    let written = write_draft(&draft, &file, text).and_then(|()| fs::rename(&draft, &file));
-    if written.is_err() {
-        // A half-written file is of no use.
-        _ = fs::remove_file(&draft);
-    }
-    written
-}
-
-fn write_draft(draft: &Path, file: &Path, text: &str) -> io::Result<()> {
-    let mut opened = platform::private_file().write(true).create_new(true).open(draft)?;
-    if let Ok(known) = fs::metadata(file) {
-        opened.set_permissions(known.permissions())?;
-    }
-    opened.write_all(text.as_bytes())?;
-    opened.sync_all()
+    let draft = file.with_added_extension(format!("{}~", std::process::id()));
+    let write = || {
+        let mut opened = platform::private_file().write(true).create_new(true).open(&draft)?;
+        if let Ok(known) = fs::metadata(&file) {
+            opened.set_permissions(known.permissions())?;
+        }
+        opened.write_all(text.as_bytes())?;
+        opened.sync_all()?;
+        fs::rename(&draft, &file)
+    };
+    // A half-written file is of no use.
+    write().inspect_err(|_| _ = fs::remove_file(&draft))
 }

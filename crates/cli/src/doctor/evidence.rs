@@ -84,10 +84,7 @@ pub(crate) enum RequestResult {
 
 impl RequestResult {
     pub(crate) fn message(&self) -> Option<&Value> {
-        match self {
-            Self::Answer { message, .. } => Some(message),
-            _ => None,
-        }
+        if let Self::Answer { message, .. } = self { Some(message) } else { None }
     }
 
     pub(crate) fn result(&self) -> Option<&Value> {

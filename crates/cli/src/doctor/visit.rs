@@ -188,10 +188,8 @@ async fn visit_command(command: &Command, evidence: &mut Evidence) {
     if visit.evidence.wanted_era != Some(Era::Legacy) {
         let outcome;
         (outcome, may_be_legacy) = visit.probe().await;
-        is_fresh = false;
-        if may_be_legacy && outcome.message().is_none() {
-            is_fresh = visit.restart(command).await;
-        }
+        let is_upset = may_be_legacy && outcome.message().is_none();
+        is_fresh = is_upset && visit.restart(command).await;
     }
     // Some take the question for the era as the beginning of a conversation.
     if may_be_legacy && !visit.greet().await && !is_fresh && visit.restart(command).await {

@@ -41,12 +41,10 @@ fn endpoint(said: &impl Fn(&str) -> Option<String>, complaints: &mut Vec<String>
     if is_off {
         return None;
     }
-    let (name, text) = if let Some(text) = said(TRACES) {
-        (TRACES, text)
-    } else {
+    let (name, text) = said(TRACES).map(|text| (TRACES, text)).or_else(|| {
         let base = said(ANY)?;
-        (ANY, format!("{}/v1/traces", base.trim_end_matches('/')))
-    };
+        Some((ANY, format!("{}/v1/traces", base.trim_end_matches('/'))))
+    })?;
     if of_exporter(said, "PROTOCOL").is_some_and(|protocol| protocol == "grpc") {
         complaints.push("OTLP is spoken over HTTP, not gRPC; its usual port is 4318".to_owned());
     }
