@@ -107,8 +107,7 @@ impl Backend for RefuseLoop {
         _: Message,
         _: HeaderParams,
     ) -> PendingWork {
-        let refusal = Refusal::Loop { ids: self.ids.clone() };
-        call.finish(refusal);
+        call.finish(Refusal::Loop { ids: self.ids.clone() });
         PendingWork::none()
     }
 }
@@ -135,10 +134,6 @@ pub(crate) fn max_connections() -> usize {
     let half = limit.and_then(|limit| usize::try_from(limit / 2).ok()).unwrap_or(CONNECTIONS);
     half.clamp(16, CONNECTIONS)
 }
-
-/// Sessions of clients that share a connection to their server: no process is
-/// started for one, and it takes some kilobytes.
-pub(crate) const LIGHT_SESSIONS: usize = CONNECTIONS;
 
 /// Serves until a signal: all offers at a port, or, without a port, the first one on our
 /// stdio until its client is gone.
@@ -258,7 +253,9 @@ impl ServedSites {
     }
 
     fn max_sessions(&self, is_light: bool) -> usize {
-        let usual = if is_light { LIGHT_SESSIONS } else { self.template.max_sessions };
+        // If clients share a connection to their server, no process is started for a session,
+        // and it takes some kilobytes.
+        let usual = if is_light { CONNECTIONS } else { self.template.max_sessions };
         self.sessions.unwrap_or(usual)
     }
 

@@ -200,7 +200,7 @@ fn command(line: Option<&str>, words: &[String], args: &CommandArgs) -> CommandR
 fn with_args(command: Command, args: &CommandArgs) -> Command {
     let command = args.env.iter().fold(command, |command, it| command.env(&it.name, &it.value));
     let command = command.pass_environment(args.pass_environment);
-    args.cwd.iter().fold(command, |command, cwd| command.cwd(cwd))
+    args.cwd.iter().fold(command, Command::cwd)
 }
 
 /// The first server of that name in the given files, or in the usual places.

@@ -15,7 +15,9 @@ use switchboard_proto::failure::Failure;
 
 use crate::args::{ClientArgs, Form, NetworkArgs, ReachArgs};
 use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
-use crate::output::{Ticker, cell, contents, plain, resource, table, write_line};
+use crate::output::{
+    cell, contents, plain, replace_progress, resource, show_progress, table, write_line,
+};
 use crate::signal::StopSignal;
 use crate::target::{self, NamedServer};
 
@@ -31,7 +33,6 @@ pub(super) struct ClientRequest {
     operands: Vec<String>,
     json: Option<String>,
     form: Form,
-    ticker: Ticker,
 }
 
 /// Runs a command, which connects when it knows what to ask, and hangs up,
@@ -44,8 +45,8 @@ pub(super) async fn with(
     let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
     let options = terminal::answering(options(&args.reach, found.options));
     let (server, client) = (found.checked().map_err(usage)?, OnceLock::new());
-    let (json, form, ticker) = (args.json.clone(), args.output, Ticker::new());
-    let request = ClientRequest { server, options, client, operands, json, form, ticker };
+    let (json, form) = (args.json.clone(), args.output);
+    let request = ClientRequest { server, options, client, operands, json, form };
     let ended = until(&stop, command(&request)).await;
     if let Some(client) = request.client.get() {
         client.close().await;
@@ -123,12 +124,6 @@ impl ClientRequest {
     fn arguments(&self, from: usize) -> CommandResult<Map<String, Value>> {
         let words = self.operands.get(from..).unwrap_or_default();
         read_arguments(self.json.as_deref(), words).map_err(usage)
-    }
-
-    /// Options for a call whose progress is shown.
-    fn shown(&self) -> CallOptions {
-        let ticker = self.ticker;
-        CallOptions::default().on_progress(move |step| ticker.tick(&step))
     }
 }
 
@@ -209,8 +204,9 @@ pub(super) async fn call(request: &ClientRequest) -> CommandResult {
     let name = request.operand(0, "the name of the tool")?;
     let arguments = request.arguments(1)?;
     let client = request.connect().await?;
-    let called = client.call_tool_with(name, arguments, request.shown()).await;
-    request.ticker.clear();
+    let options = CallOptions::default().on_progress(|step| show_progress(&step));
+    let called = client.call_tool_with(name, arguments, options).await;
+    replace_progress("");
     let result = called.map_err(failed)?;
     request.form.show(&result, |result| {
         let text = contents(&result["content"]);

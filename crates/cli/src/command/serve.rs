@@ -55,8 +55,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
         let server = server.server(target::environment(), fetch.clone());
         server.named_by(&ancestry)
-    });
-    let gateway = gateway?;
+    })?;
     let (stopped, listening) = (stop.clone().asked(), Arc::clone(&gateway));
     tokio::spawn(async move {
         stopped.await;

@@ -219,7 +219,7 @@ impl Endpoint {
         let facts = Facts { status, headers, body: String::new() };
         let body = body.map_err(Into::into).boxed_unsync();
         let events = framing::EventDecoder::new(MAX);
-        Ok(EndpointResponse { facts, body, events, is_read: false })
+        Ok(EndpointResponse { facts, body, events })
     }
 }
 
@@ -228,8 +228,6 @@ struct EndpointResponse {
     facts: Facts,
     body: UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>,
     events: framing::EventDecoder,
-    /// Whether the body is read, if it is no stream.
-    is_read: bool,
 }
 
 /// Bytes of a body that is no answer, for the report.
@@ -263,9 +261,6 @@ impl EndpointResponse {
 
     /// The whole body, once, if it is JSON.
     async fn read_whole(&mut self) -> Option<Bytes> {
-        if std::mem::replace(&mut self.is_read, true) {
-            return None;
-        }
         let mut text = Vec::new();
         while let Some(Ok(frame)) = self.body.frame().await {
             if let Ok(more) = frame.into_data()
@@ -273,6 +268,9 @@ impl EndpointResponse {
             {
                 text.extend_from_slice(&more);
             }
+        }
+        if text.is_empty() {
+            return None;
         }
         let start = text.get(..START).unwrap_or(&text);
         self.facts.body = String::from_utf8_lossy(start).into_owned();
