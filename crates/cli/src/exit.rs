@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -125,6 +126,15 @@ impl<E: Error + 'static> From<E> for CommandError {
 /// A failure with something to try.
 pub(crate) fn wrong<T>(error: impl Into<String>, hint: impl Into<String>) -> CommandResult<T> {
     Err(CommandError::new(error).hint(hint))
+}
+
+/// Makes a failure of what went wrong with a file.
+pub(crate) fn cannot<E: fmt::Display>(
+    act: &str,
+    file: &Path,
+    hint: &str,
+) -> impl Fn(E) -> CommandError {
+    move |error| CommandError::new(format!("cannot {act} {}: {error}", file.display())).hint(hint)
 }
 
 /// Servers and their texts may be in it, so nothing in it drives the terminal.

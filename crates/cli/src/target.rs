@@ -13,7 +13,7 @@ use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 
 use crate::args::{CommandArgs, NetworkArgs, RemoteArgs};
-use crate::exit::{CommandError, CommandResult, wrong};
+use crate::exit::{CommandError, CommandResult, cannot, wrong};
 use crate::header;
 
 /// A server that was named, and has not been called yet.
@@ -144,10 +144,8 @@ pub(crate) fn fetch(ca_file: Option<&Path>, network: &NetworkArgs) -> CommandRes
         options.connect_timeout = Duration::from_secs(seconds);
     }
     if let Some(file) = ca_file {
-        let pem = std::fs::read(file).map_err(|error| {
-            CommandError::new(format!("cannot read {}: {error}", file.display()))
-                .hint("--ca-file wants a file with certificates in PEM form")
-        })?;
+        let hint = "--ca-file wants a file with certificates in PEM form";
+        let pem = std::fs::read(file).map_err(cannot("read", file, hint))?;
         options.trust_pem(&pem).map_err(|error| {
             CommandError::of(&error).hint(format!("look into {}", file.display()))
         })?;

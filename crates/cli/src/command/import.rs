@@ -12,7 +12,7 @@ use switchboard_net::platform;
 use switchboard_net::upstream::Target;
 
 use crate::args::{Form, ImportArgs};
-use crate::exit::{CommandError, CommandResult, wrong};
+use crate::exit::{CommandResult, cannot, wrong};
 use crate::output::{counted, plain, table, write_line};
 use crate::target::{not_read, short, surroundings};
 
@@ -43,10 +43,8 @@ fn places(args: &ImportArgs, around: &Surroundings) -> CommandResult<Vec<(String
         return Ok(known(around));
     }
     let named = args.from.iter().map(|file| {
-        fs::metadata(file).map_err(|error| {
-            CommandError::new(format!("cannot read {}: {error}", file.display()))
-                .hint("check its path and who may read it")
-        })?;
+        let hint = "check its path and who may read it";
+        fs::metadata(file).map_err(cannot("read", file, hint))?;
         let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok((stem, file.clone()))
     });
@@ -118,19 +116,14 @@ fn write(import: &Import, file: &Path, args: &ImportArgs) -> CommandResult {
         say(args, "Nothing was written.");
         return Ok(());
     }
-    let failed = |error: &io::Error| {
-        CommandError::new(format!("cannot write {}: {error}", file.display()))
-            .hint("check its path and who may write there")
-    };
+    let failed = cannot("write", file, "check its path and who may write there");
     let before = match fs::read_to_string(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        read => read.map_err(|error| failed(&error))?,
+        read => read.map_err(&failed)?,
     };
-    let after = import.merge(&before).map_err(|error| {
-        CommandError::new(format!("cannot add to {}: {error}", file.display()))
-            .hint("write { \"mcpServers\": {} }, or name another file")
-    })?;
-    replace(file, &after).map_err(|error| failed(&error))?;
+    let hint = "write { \"mcpServers\": {} }, or name another file";
+    let after = import.merge(&before).map_err(cannot("add to", file, hint))?;
+    replace(file, &after).map_err(&failed)?;
     say(args, &format!("\nAdded {} to {}.", counted(count, "server"), file.display()));
     Ok(())
 }
