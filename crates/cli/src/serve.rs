@@ -135,6 +135,10 @@ pub(crate) fn max_connections() -> usize {
     half.clamp(16, CONNECTIONS)
 }
 
+/// Sessions of clients that share a connection to their server: no process is
+/// started for one, and it takes some kilobytes.
+pub(crate) const LIGHT_SESSIONS: usize = CONNECTIONS;
+
 /// Serves until a signal: all offers at a port, or, without a port, the first one on our
 /// stdio until its client is gone.
 pub(crate) async fn serve(
@@ -253,9 +257,7 @@ impl ServedSites {
     }
 
     fn max_sessions(&self, is_light: bool) -> usize {
-        // If clients share a connection to their server, no process is started for a session,
-        // and it takes some kilobytes.
-        let usual = if is_light { CONNECTIONS } else { self.template.max_sessions };
+        let usual = if is_light { LIGHT_SESSIONS } else { self.template.max_sessions };
         self.sessions.unwrap_or(usual)
     }
 

@@ -11,6 +11,7 @@ use switchboard_net::client::{
     CallError, CallOptions, Client, ClientOptions, ConnectError, ListenFilter,
 };
 use switchboard_net::upstream::ServerTarget;
+use switchboard_net::{Either, race};
 use switchboard_proto::failure::Failure;
 
 use crate::args::{ClientArgs, Form, NetworkArgs, ReachArgs};
@@ -56,10 +57,9 @@ pub(super) async fn with(
 
 /// Runs `work` until it is done or a signal comes.
 pub(crate) async fn until<T>(stop: &StopSignal, work: impl Future<Output = T>) -> Option<T> {
-    tokio::select! {
-        biased;
-        () = stop.clone().asked() => None,
-        done = work => Some(done),
+    match race(stop.clone().asked(), work).await {
+        Either::Left(()) => None,
+        Either::Right(done) => Some(done),
     }
 }
 
