@@ -128,10 +128,8 @@ pub(crate) fn takes_value(flag: &str) -> Option<bool> {
 /// Whether a flag may stand before the command.
 pub(crate) fn is_global(flag: &str) -> bool {
     let name = flag.split('=').next().unwrap_or(flag).trim_start_matches('-');
-    let cli = Cli::command();
-    name == "help"
-        || name == "version"
-        || cli.get_arguments().any(|arg| arg.get_long() == Some(name))
+    let is_it = |arg: &Arg| arg.get_long() == Some(name);
+    ["help", "version"].contains(&name) || Cli::command().get_arguments().any(is_it)
 }
 
 /// A number, of seconds for example, from 1 on.

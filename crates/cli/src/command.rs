@@ -82,24 +82,24 @@ const KEY_PREFIX: &str = "sb_";
 const MAX_KEY: u64 = 4096;
 
 fn run_key(command: &KeyCommand) -> CommandResult {
-    match command {
+    let key = match command {
         KeyCommand::New => {
             // 256 bits of the system's randomness.
             let mut bytes = [0; 32];
             getrandom::fill(&mut bytes).map_err(|error| CommandError::new(error.to_string()))?;
             let key = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
             write_line(&key);
-            write_line(&KeyHash::compute(key.as_bytes()).to_string());
+            key
         }
         KeyCommand::Hash => {
             let mut key = String::new();
             std::io::stdin().lock().take(MAX_KEY).read_to_string(&mut key)?;
-            let key = key.trim();
-            if key.is_empty() {
+            if key.trim().is_empty() {
                 return wrong("there is no key on stdin", "make one with: switchboard key new");
             }
-            write_line(&KeyHash::compute(key.as_bytes()).to_string());
+            key
         }
-    }
+    };
+    write_line(&KeyHash::compute(key.trim().as_bytes()).to_string());
     Ok(())
 }

@@ -365,7 +365,7 @@ impl BridgeLine {
                     return wrong(format!("{} {}: {why}", row.flag, values.join(" ")), row.help);
                 }
             },
-            Means::Words(words) if !is_off => self.add(words),
+            Means::Word(word) if !is_off => self.add(&[word]),
             Means::Ignored(why) if !is_off => {
                 self.notes.push(format!("{} is ignored: {why}", row.flag));
             }

@@ -13,6 +13,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use switchboard_gateway::status::era_name;
 use switchboard_proto::method::meta;
@@ -23,7 +24,7 @@ use crate::exit::{CommandError, CommandResult, ExitStatus};
 use crate::output::{counted, plain, table};
 use crate::signal::StopSignal;
 use evidence::{Evidence, ListReading, RequestResult, VisitedTransport};
-use visit::{VisitOptions, visit};
+use visit::visit;
 
 mod check;
 mod evidence;
@@ -42,8 +43,8 @@ pub(crate) async fn run(args: &DoctorArgs) -> CommandResult<ExitStatus> {
     }
     let said = args.reach.timeout.map(Duration::from_secs);
     let patience = said.or(found.options.start).unwrap_or(PATIENCE);
-    let options = VisitOptions { era: args.reach.era.0, patience };
-    let visited = until(&stop, Box::pin(visit(&found.server, options))).await;
+    let visiting = Box::pin(visit(&found.server, args.reach.era.0, patience));
+    let visited = until(&stop, visiting).await;
     let report = judge(visited.ok_or_else(interrupted)?);
     let form = if args.json { Form::Json } else { Form::Text };
     form.show(&report.json(), |_| report.text());
@@ -68,7 +69,8 @@ fn judge(evidence: Evidence) -> Report {
 }
 
 /// How bad it is.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
     /// Clients fail on it.
     Error,
@@ -89,13 +91,13 @@ impl Severity {
 }
 
 /// One thing that is wrong.
-#[derive(Clone, Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) severity: Severity,
     /// A name for scripts.
     pub(crate) id: &'static str,
-    /// The rule of the protocol, by its number in docs/wire-rules.txt; empty if it breaks none.
-    pub(crate) rule: &'static str,
+    /// The rule of the protocol that it breaks, by its number in docs/wire-rules.txt.
+    pub(crate) rule: Option<&'static str>,
     /// The fact.
     pub(crate) what: String,
     /// What to do.
@@ -109,7 +111,8 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Adds what was found: its name, the rule that it breaks, the fact, and what to do.
+    /// Adds what was found: its name, the rule that it breaks or nothing, the fact, and what
+    /// to do.
     pub(crate) fn add(
         &mut self,
         severity: Severity,
@@ -118,6 +121,7 @@ impl Findings {
         what: impl Into<String>,
         remedy: impl Into<String>,
     ) {
+        let rule = (!rule.is_empty()).then_some(rule);
         self.list.push(Finding { severity, id, rule, what: what.into(), remedy: remedy.into() });
     }
 }
@@ -145,15 +149,6 @@ impl Report {
         let millis = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
         let steps = evidence.steps.iter();
         let steps = steps.map(|(name, took)| json!({"name": name, "millis": millis(*took)}));
-        let findings = self.findings.iter().map(|finding| {
-            json!({
-                "severity": finding.severity.name(),
-                "id": finding.id,
-                "rule": (!finding.rule.is_empty()).then_some(finding.rule),
-                "what": finding.what,
-                "remedy": finding.remedy,
-            })
-        });
         let counts = evidence.lists.iter();
         let counts =
             counts.map(|list| (list.kind.member().key().to_owned(), json!(list.items().count())));
@@ -168,7 +163,7 @@ impl Report {
             "capabilities": evidence.welcome.get("capabilities"),
             "counts": counts.collect::<serde_json::Map<_, _>>(),
             "steps": steps.collect::<Vec<_>>(),
-            "findings": findings.collect::<Vec<_>>(),
+            "findings": self.findings,
         })
     }
 
@@ -190,7 +185,7 @@ impl Report {
         }
         for finding in &self.findings {
             let Finding { severity, rule, what, remedy, .. } = finding;
-            let rule = if rule.is_empty() { String::new() } else { format!(" [{rule}]") };
+            let rule = rule.map(|rule| format!(" [{rule}]")).unwrap_or_default();
             // Writing to a string does not fail.
             _ = writeln!(text, "{}: {}{rule}", severity.name(), plain(what));
             _ = writeln!(text, "  {}", plain(remedy));
@@ -214,8 +209,7 @@ impl Report {
             let name = server["name"].as_str().unwrap_or("nameless");
             lines.push(("server", format!("{name} {}", server["version"].as_str().unwrap_or(""))));
         }
-        let transport = evidence.transport.map(|transport| transport.name().to_owned());
-        lines.extend(transport.map(|name| ("transport", name)));
+        lines.extend(evidence.transport.map(|it| ("transport", it.name().to_owned())));
         if let (Some(revision), Some(era)) = (&evidence.revision, evidence.era) {
             let offered = evidence.welcome["supportedVersions"].as_array().into_iter().flatten();
             let offered: Vec<_> = offered.filter_map(Value::as_str).collect();

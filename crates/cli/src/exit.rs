@@ -1,9 +1,9 @@
 //! How the program ends, and what it says when it could not do its work.
 
 use std::error::Error;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
-use std::process::ExitCode;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -28,12 +28,6 @@ pub(crate) enum ExitStatus {
     Interrupted = 130,
 }
 
-impl From<ExitStatus> for ExitCode {
-    fn from(status: ExitStatus) -> Self {
-        Self::from(status as u8)
-    }
-}
-
 /// What failed: the fact with its causes, and what to do next.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct CommandError {
@@ -53,14 +47,8 @@ impl CommandError {
 
     /// States an error and everything that led to it, in one line.
     pub(crate) fn of(error: &(dyn Error + 'static)) -> Self {
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(inner) = cause {
-            // Writing to a string does not fail.
-            _ = write!(text, ": {inner}");
-            cause = inner.source();
-        }
-        Self::new(text)
+        let causes = std::iter::successors(Some(error), |&error| error.source());
+        Self::new(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
     }
 
     /// The same as a mistake in the arguments.
@@ -88,10 +76,10 @@ impl CommandError {
         self
     }
 
-    /// Adds a member to that line.
+    /// Adds a member to that line, if there is such a value.
     #[must_use]
-    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        if let Some(line) = &mut self.line {
+    pub(crate) fn with(mut self, name: &str, value: Option<impl Into<Value>>) -> Self {
+        if let (Some(line), Some(value)) = (&mut self.line, value) {
             line["error"][name] = value.into();
         }
         self
@@ -138,6 +126,15 @@ impl<E: Error + 'static> From<E> for CommandError {
 /// A failure with something to try.
 pub(crate) fn wrong<T>(error: impl Into<String>, hint: impl Into<String>) -> CommandResult<T> {
     Err(CommandError::new(error).hint(hint))
+}
+
+/// Makes a failure of what went wrong with a file.
+pub(crate) fn cannot<E: fmt::Display>(
+    act: &str,
+    file: &Path,
+    hint: &str,
+) -> impl Fn(E) -> CommandError {
+    move |error| CommandError::new(format!("cannot {act} {}: {error}", file.display())).hint(hint)
 }
 
 /// Servers and their texts may be in it, so nothing in it drives the terminal.

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use switchboard_gateway::config::{BadVariable, fill_in};
 use switchboard_proto::header::is_ours;
 
-use crate::exit::{CommandError, CommandResult, wrong};
+use crate::exit::{CommandError, CommandResult, cannot, wrong};
 use crate::target::variable;
 
 /// The base headers, then the given ones in their order; later ones replace
@@ -34,10 +34,8 @@ pub(crate) fn merge(
 
 /// The headers in a file: one a line, `#` begins a comment.
 pub(crate) fn lines_of(file: &Path) -> CommandResult<Vec<String>> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        CommandError::new(format!("cannot read the headers in {}: {error}", file.display()))
-            .hint("--header-file wants a file with a \"Name: value\" a line")
-    })?;
+    let hint = "--header-file wants a file with a \"Name: value\" a line";
+    let text = std::fs::read_to_string(file).map_err(cannot("read the headers in", file, hint))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     Ok(lines.filter(|line| !line.starts_with('#')).map(ToOwned::to_owned).collect())
 }

@@ -176,10 +176,6 @@ impl Visit for EventFields {
         self.quoted.push(field.name());
         self.take(field, value.to_owned());
     }
-
-    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.take(field, value.to_string());
-    }
 }
 
 /// In quotes, if it could be taken for more than one value.
@@ -188,23 +184,19 @@ fn quoted(text: String) -> String {
     if text.chars().all(is_plain) { text } else { Value::from(text).to_string() }
 }
 
-/// Whether a terminal shows a character as nothing, as a new line, or others the
-/// other way round.
-fn is_invisible(character: char) -> bool {
-    matches!(
-        character,
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-    )
-}
-
 /// Without characters that could end the line or paint the terminal.
 fn tame(text: &str) -> String {
     let mut tamed = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() && character != '\t' || is_invisible(character) {
-            tamed.extend(character.escape_default());
-        } else {
-            tamed.push(character);
+        match character {
+            '\t' => tamed.push(character),
+            // A terminal shows these as nothing, as a new line, or others the other way round.
+            '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}'
+            | '\u{feff}' => tamed.extend(character.escape_default()),
+            _ if character.is_control() => tamed.extend(character.escape_default()),
+            _ => tamed.push(character),
         }
     }
     tamed
@@ -232,23 +224,19 @@ fn veiled<'t>(text: &'t str, secrets: &[Secret]) -> Cow<'t, str> {
 /// Where log lines are handed in. Clones share the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Sink {
-    queue: SyncSender<SinkJob>,
+    queue: SyncSender<SinkLine>,
     dropped: Arc<AtomicUsize>,
 }
 
-#[derive(Debug)]
-enum SinkJob {
-    Write(Vec<u8>),
-    /// Answer when everything before it is written.
-    Flush(SyncSender<()>),
-}
+/// A line, and what is dropped when it and everything before it is written.
+type SinkLine = (Vec<u8>, Option<SyncSender<()>>);
 
 impl Sink {
     fn new(out: impl Write + Send + 'static) -> Self {
-        let (queue, jobs) = sync_channel(QUEUE);
+        let (queue, lines) = sync_channel(QUEUE);
         let dropped = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&dropped);
-        let writing = move || write_all(out, &jobs, &counted);
+        let writing = move || write_all(out, &lines, &counted);
         // Without the thread the queue has no reader and lines are dropped: the
         // program itself is worth more than its log.
         _ = thread::Builder::new().name("log".to_owned()).spawn(writing);
@@ -258,7 +246,8 @@ impl Sink {
     /// Waits until everything is written, but not for a reader that does not read.
     pub(crate) fn flush_lines(&self) {
         let (done, written) = sync_channel(1);
-        if self.queue.try_send(SinkJob::Flush(done)).is_ok() {
+        if self.queue.try_send((Vec::new(), Some(done))).is_ok() {
+            // The other end is dropped, and nothing is sent.
             _ = written.recv_timeout(LAST_LINES);
         }
     }
@@ -266,7 +255,7 @@ impl Sink {
 
 impl Write for Sink {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.queue.try_send(SinkJob::Write(line.to_vec())).is_err() {
+        if self.queue.try_send((line.to_vec(), None)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
         Ok(line.len())
@@ -277,16 +266,9 @@ impl Write for Sink {
     }
 }
 
-fn write_all(mut out: impl Write, jobs: &Receiver<SinkJob>, dropped: &AtomicUsize) {
-    for job in jobs {
-        let written = match job {
-            SinkJob::Write(line) => out.write_all(&line),
-            SinkJob::Flush(done) => {
-                // The waiting thread may have timed out.
-                _ = done.try_send(());
-                Ok(())
-            }
-        };
+fn write_all(mut out: impl Write, lines: &Receiver<SinkLine>, dropped: &AtomicUsize) {
+    for (line, _done) in lines {
+        let written = out.write_all(&line);
         let lost = dropped.swap(0, Ordering::Relaxed);
         if written.is_ok() && lost > 0 {
             // If this fails, so does the next line.

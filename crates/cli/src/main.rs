@@ -34,12 +34,11 @@ const FIRST_INHERITED: i32 = 3;
 fn main() -> ExitCode {
     // What we were started with is for us alone: servers and their guards must not get it.
     close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
-    run()
-        .unwrap_or_else(|failure| {
-            failure.report();
-            failure.status
-        })
-        .into()
+    let status = run().unwrap_or_else(|failure| {
+        failure.report();
+        failure.status
+    });
+    ExitCode::from(status as u8)
 }
 
 /// Understands the arguments, and does what they ask for.
@@ -47,6 +46,7 @@ fn run() -> CommandResult<ExitStatus> {
     // Arguments that are no text name nothing we could use; clap says which.
     let said: Option<Vec<_>> = std::env::args_os().map(|arg| arg.into_string().ok()).collect();
     let line = said.map(|words| compat::understand(words, &target::variable)).transpose();
+    let can_run = |word: &str| Command::new(word).check(&target::environment()).is_ok();
     let (words, notes) = match line.map_err(CommandError::of_usage)? {
         Some(CommandLine::Ours(words)) => (Some(args::with_dashes(words, can_run)), Vec::new()),
         Some(CommandLine::Theirs { words, notes }) => (Some(words), notes),
@@ -70,10 +70,6 @@ fn run() -> CommandResult<ExitStatus> {
     runtime.shutdown_background();
     sink.flush_lines();
     ended
-}
-
-fn can_run(word: &str) -> bool {
-    Command::new(word).check(&target::environment()).is_ok()
 }
 
 /// Arguments that are none, or that ask for help.

@@ -108,30 +108,19 @@ pub(crate) fn resource(resource: &Value) -> String {
     }
 }
 
-/// Progress on the last line of a terminal; nowhere else.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticker {
-    shown: bool,
+/// Shows progress on the last line of a terminal, and nowhere else.
+pub(crate) fn show_progress(step: &Progress) {
+    let total = step.total.map(|total| format!("/{total}")).unwrap_or_default();
+    let words = plain(step.message.as_deref().unwrap_or_default()).replace('\n', " ");
+    replace_progress(&format!("{}{total} {words}", step.progress));
 }
 
-impl Ticker {
-    pub(crate) fn new() -> Self {
-        Self { shown: io::stderr().is_terminal() }
-    }
-
-    pub(crate) fn tick(self, step: &Progress) {
-        if self.shown {
-            let total = step.total.map(|total| format!("/{total}")).unwrap_or_default();
-            let words = plain(step.message.as_deref().unwrap_or_default()).replace('\n', " ");
-            // There is no other stream to report this on.
-            _ = write!(io::stderr().lock(), "\r\x1b[K{}{total} {words}", step.progress);
-        }
-    }
-
-    pub(crate) fn clear(self) {
-        if self.shown {
-            _ = write!(io::stderr().lock(), "\r\x1b[K");
-        }
+/// Puts a text in the place of the progress that is shown.
+pub(crate) fn replace_progress(text: &str) {
+    let mut stderr = io::stderr().lock();
+    if stderr.is_terminal() {
+        // There is no other stream to report this on.
+        _ = write!(stderr, "\r\x1b[K{text}");
     }
 }
 

@@ -107,8 +107,7 @@ impl Backend for RefuseLoop {
         _: Message,
         _: HeaderParams,
     ) -> PendingWork {
-        let refusal = Refusal::Loop { ids: self.ids.clone() };
-        call.finish(refusal);
+        call.finish(Refusal::Loop { ids: self.ids.clone() });
         PendingWork::none()
     }
 }
@@ -366,8 +365,10 @@ fn options(args: &ServeArgs, web: &WebArgs) -> CommandResult<SiteOptions> {
         return Err(CommandError::new("the API key is empty").hint(hint));
     }
     let headers = header::for_answers(&web.response_header)?;
+    let usual: &[_] = &[ServedTransport::Http, ServedTransport::Sse];
+    let served = if web.serve.is_empty() { usual } else { &web.serve };
     let place = |transport, path: &Option<String>, usual: &str| match path {
-        _ if !web.serves(transport) => String::new(),
+        _ if !served.contains(&transport) => String::new(),
         Some(path) => absolute(path),
         None => usual.to_owned(),
     };

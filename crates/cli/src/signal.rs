@@ -13,13 +13,12 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub(crate) struct StopSignal {
     ask: watch::Sender<bool>,
-    asked: watch::Receiver<bool>,
 }
 
 impl StopSignal {
     /// Listens for the signals from now on.
     pub(crate) fn on_signals() -> io::Result<Self> {
-        let (ask, asked) = watch::channel(false);
+        let ask = watch::Sender::new(false);
         for (kind, name) in
             [(SignalKind::interrupt(), "SIGINT"), (SignalKind::terminate(), "SIGTERM")]
         {
@@ -35,7 +34,7 @@ impl StopSignal {
                 }
             });
         }
-        Ok(Self { ask, asked })
+        Ok(Self { ask })
     }
 
     /// Also stops when the parent process closes the pipe to our stdin. A
@@ -72,10 +71,8 @@ impl StopSignal {
     }
 
     /// Completes when the first signal has come.
-    pub(crate) async fn asked(mut self) {
-        if self.asked.wait_for(|asked| *asked).await.is_err() {
-            // The signal tasks live as long as the runtime, so this is never reached while it runs.
-            std::future::pending::<()>().await;
-        }
+    pub(crate) async fn asked(self) {
+        // The sender is ours, so waiting cannot fail.
+        _ = self.ask.subscribe().wait_for(|asked| *asked).await;
     }
 }

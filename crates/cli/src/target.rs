@@ -13,7 +13,7 @@ use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 
 use crate::args::{CommandArgs, NetworkArgs, RemoteArgs};
-use crate::exit::{CommandError, CommandResult, wrong};
+use crate::exit::{CommandError, CommandResult, cannot, wrong};
 use crate::header;
 
 /// A server that was named, and has not been called yet.
@@ -144,10 +144,8 @@ pub(crate) fn fetch(ca_file: Option<&Path>, network: &NetworkArgs) -> CommandRes
         options.connect_timeout = Duration::from_secs(seconds);
     }
     if let Some(file) = ca_file {
-        let pem = std::fs::read(file).map_err(|error| {
-            CommandError::new(format!("cannot read {}: {error}", file.display()))
-                .hint("--ca-file wants a file with certificates in PEM form")
-        })?;
+        let hint = "--ca-file wants a file with certificates in PEM form";
+        let pem = std::fs::read(file).map_err(cannot("read", file, hint))?;
         options.trust_pem(&pem).map_err(|error| {
             CommandError::of(&error).hint(format!("look into {}", file.display()))
         })?;
@@ -200,10 +198,7 @@ fn command(line: Option<&str>, words: &[String], args: &CommandArgs) -> CommandR
 fn with_args(command: Command, args: &CommandArgs) -> Command {
     let command = args.env.iter().fold(command, |command, it| command.env(&it.name, &it.value));
     let command = command.pass_environment(args.pass_environment);
-    match &args.cwd {
-        Some(cwd) => command.cwd(cwd),
-        None => command,
-    }
+    args.cwd.iter().fold(command, Command::cwd)
 }
 
 /// The first server of that name in the given files, or in the usual places.
@@ -297,6 +292,8 @@ pub(crate) fn short(path: &Path, around: &Surroundings) -> String {
 
 #[cfg(test)]
 mod tests {
+    use switchboard_gateway::plan::Secret;
+
     use super::*;
 
     #[test]
@@ -318,7 +315,7 @@ mod tests {
     #[test]
     fn variables_of_the_options_come_after_those_of_the_line() {
         let given = CommandArgs {
-            env: vec!["A=2".parse().unwrap()],
+            env: vec![Secret { name: "A".to_owned(), value: "2".to_owned() }],
             cwd: Some("/tmp".into()),
             pass_environment: true,
         };

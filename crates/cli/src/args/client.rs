@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
+use switchboard_gateway::plan::Secret;
 use switchboard_net::upstream::Strategy;
 use switchboard_proto::revision::Era;
 
@@ -70,13 +71,6 @@ pub(super) fn era_choice(names: [&'static str; 3]) -> impl TypedValueParser<Valu
         "modern" => EraChoice(Some(Era::Modern)),
         _ => EraChoice(None),
     })
-}
-
-impl ReachArgs {
-    /// Whether the server is a command.
-    pub(crate) fn is_local(&self) -> bool {
-        self.stdio.is_some() || !self.words.is_empty()
-    }
 }
 
 /// How a command is used: with a TARGET, or with a command; `rest` is what it is about.
@@ -158,8 +152,8 @@ pub(crate) struct RemoteArgs {
 #[derive(Args, Debug, Default)]
 pub(crate) struct CommandArgs {
     /// Set a variable for the server's command (repeatable)
-    #[arg(long, short, value_name = "NAME=VALUE")]
-    pub(crate) env: Vec<Assignment>,
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub(crate) env: Vec<Secret>,
     /// Run the server's command in this directory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cwd: Option<PathBuf>,
@@ -168,29 +162,13 @@ pub(crate) struct CommandArgs {
     pub(crate) pass_environment: bool,
 }
 
-/// `NAME=VALUE`; the value is not shown.
-#[derive(Clone)]
-pub(crate) struct Assignment {
-    pub(crate) name: String,
-    pub(crate) value: String,
-}
-
-impl FromStr for Assignment {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once('=') {
-            Some((name, value)) if !name.is_empty() && !text.contains('\0') => {
-                Ok(Self { name: name.to_owned(), value: value.to_owned() })
-            }
-            _ => Err("write NAME=VALUE"),
+/// Reads `NAME=VALUE`.
+fn assignment(text: &str) -> Result<Secret, &'static str> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !text.contains('\0') => {
+            Ok(Secret { name: name.to_owned(), value: value.to_owned() })
         }
-    }
-}
-
-impl std::fmt::Debug for Assignment {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{}=…", self.name)
+        _ => Err("write NAME=VALUE"),
     }
 }
 
@@ -251,9 +229,8 @@ mod tests {
 
     #[test]
     fn a_variable_in_debug_output_keeps_its_value_to_itself() {
-        let assignment: Assignment = "TOKEN=secret".parse().unwrap();
-        assert_eq!(format!("{assignment:?}"), "TOKEN=…");
-        assert!("secret".parse::<Assignment>().is_err());
-        assert!("=secret".parse::<Assignment>().is_err());
+        let shown = format!("{:?}", assignment("TOKEN=s3cret").unwrap());
+        assert!(shown.contains("TOKEN") && !shown.contains("s3cret"), "{shown}");
+        assert!(assignment("secret").is_err() && assignment("=secret").is_err());
     }
 }

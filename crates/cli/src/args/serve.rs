@@ -128,16 +128,6 @@ pub(crate) enum ServedTransport {
     Ws,
 }
 
-impl WebArgs {
-    /// Whether clients may come by `transport`.
-    pub(crate) fn serves(&self, transport: ServedTransport) -> bool {
-        match self.serve.as_slice() {
-            [] => transport != ServedTransport::Ws,
-            listed => listed.contains(&transport),
-        }
-    }
-}
-
 /// A word for the newest revision with a handshake.
 const LATEST: &str = "latest";
 

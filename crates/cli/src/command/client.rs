@@ -1,10 +1,7 @@
 //! The commands that call a server: connect, ask, show, hang up. At the end of the file, what
 //! each command asks the server, and how it shows the answer.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::OnceLock;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
@@ -14,11 +11,14 @@ use switchboard_net::client::{
     CallError, CallOptions, Client, ClientOptions, ConnectError, ListenFilter,
 };
 use switchboard_net::upstream::ServerTarget;
+use switchboard_net::{Either, race};
 use switchboard_proto::failure::Failure;
 
 use crate::args::{ClientArgs, Form, NetworkArgs, ReachArgs};
 use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
-use crate::output::{Ticker, cell, contents, plain, resource, table, write_line};
+use crate::output::{
+    cell, contents, plain, replace_progress, resource, show_progress, table, write_line,
+};
 use crate::signal::StopSignal;
 use crate::target::{self, NamedServer};
 
@@ -34,7 +34,6 @@ pub(super) struct ClientRequest {
     operands: Vec<String>,
     json: Option<String>,
     form: Form,
-    ticker: Ticker,
 }
 
 /// Runs a command, which connects when it knows what to ask, and hangs up,
@@ -47,8 +46,8 @@ pub(super) async fn with(
     let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
     let options = terminal::answering(options(&args.reach, found.options));
     let (server, client) = (found.checked().map_err(usage)?, OnceLock::new());
-    let (json, form, ticker) = (args.json.clone(), args.output, Ticker::new());
-    let request = ClientRequest { server, options, client, operands, json, form, ticker };
+    let (json, form) = (args.json.clone(), args.output);
+    let request = ClientRequest { server, options, client, operands, json, form };
     let ended = until(&stop, command(&request)).await;
     if let Some(client) = request.client.get() {
         client.close().await;
@@ -58,13 +57,10 @@ pub(super) async fn with(
 
 /// Runs `work` until it is done or a signal comes.
 pub(crate) async fn until<T>(stop: &StopSignal, work: impl Future<Output = T>) -> Option<T> {
-    let mut asked = pin!(stop.clone().asked());
-    let mut work = pin!(work);
-    poll_fn(|cx| match asked.as_mut().poll(cx) {
-        Poll::Ready(()) => Poll::Ready(None),
-        Poll::Pending => work.as_mut().poll(cx).map(Some),
-    })
-    .await
+    match race(stop.clone().asked(), work).await {
+        Either::Left(()) => None,
+        Either::Right(done) => Some(done),
+    }
 }
 
 /// The server that the user named, and what follows its name.
@@ -72,7 +68,7 @@ pub(crate) fn find(
     args: &ReachArgs,
     operands: &[String],
 ) -> CommandResult<(NamedServer, Vec<String>)> {
-    if args.is_local() {
+    if args.stdio.is_some() || !args.words.is_empty() {
         let found = target::local(args.stdio.as_deref(), &args.words, &args.local)?;
         return Ok((found, operands.to_vec()));
     }
@@ -129,12 +125,6 @@ impl ClientRequest {
         let words = self.operands.get(from..).unwrap_or_default();
         read_arguments(self.json.as_deref(), words).map_err(usage)
     }
-
-    /// Options for a call whose progress is shown.
-    fn shown(&self) -> CallOptions {
-        let ticker = self.ticker;
-        CallOptions::default().on_progress(move |step| ticker.tick(&step))
-    }
 }
 
 pub(crate) fn usage(failure: CommandError) -> CommandError {
@@ -168,18 +158,17 @@ fn failed(error: CallError) -> CommandError {
             failure.for_scripts(ExitStatus::Failure, "timeout")
         }
         CallError::Failed(why) => match why.status() {
-            Some(status @ (401 | 403)) => failure
+            status @ Some(401 | 403) => failure
                 .hint("send a token: --header 'Authorization: Bearer ${TOKEN}'")
                 .for_scripts(ExitStatus::Auth, "auth")
                 .with("status", status),
             status => {
-                let failure = failure.for_scripts(ExitStatus::Unreachable, "unreachable");
-                status.into_iter().fold(failure, |failure, it| failure.with("status", it))
+                failure.for_scripts(ExitStatus::Unreachable, "unreachable").with("status", status)
             }
         },
         CallError::Server { code, data, .. } => {
-            let failure = failure.for_scripts(ExitStatus::Failure, "server").with("code", code);
-            data.into_iter().fold(failure, |failure, data| failure.with("data", data))
+            let failure = failure.for_scripts(ExitStatus::Failure, "server");
+            failure.with("code", Some(code)).with("data", data)
         }
         _ => failure.for_scripts(ExitStatus::Failure, "other"),
     }
@@ -215,8 +204,9 @@ pub(super) async fn call(request: &ClientRequest) -> CommandResult {
     let name = request.operand(0, "the name of the tool")?;
     let arguments = request.arguments(1)?;
     let client = request.connect().await?;
-    let called = client.call_tool_with(name, arguments, request.shown()).await;
-    request.ticker.clear();
+    let options = CallOptions::default().on_progress(|step| show_progress(&step));
+    let called = client.call_tool_with(name, arguments, options).await;
+    replace_progress("");
     let result = called.map_err(failed)?;
     request.form.show(&result, |result| {
         let text = contents(&result["content"]);

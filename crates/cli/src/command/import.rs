@@ -12,7 +12,7 @@ use switchboard_net::platform;
 use switchboard_net::upstream::Target;
 
 use crate::args::{Form, ImportArgs};
-use crate::exit::{CommandError, CommandResult, wrong};
+use crate::exit::{CommandResult, cannot, wrong};
 use crate::output::{counted, plain, table, write_line};
 use crate::target::{not_read, short, surroundings};
 
@@ -43,10 +43,8 @@ fn places(args: &ImportArgs, around: &Surroundings) -> CommandResult<Vec<(String
         return Ok(known(around));
     }
     let named = args.from.iter().map(|file| {
-        fs::metadata(file).map_err(|error| {
-            CommandError::new(format!("cannot read {}: {error}", file.display()))
-                .hint("check its path and who may read it")
-        })?;
+        let hint = "check its path and who may read it";
+        fs::metadata(file).map_err(cannot("read", file, hint))?;
         let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok((stem, file.clone()))
     });
@@ -118,19 +116,14 @@ fn write(import: &Import, file: &Path, args: &ImportArgs) -> CommandResult {
         say(args, "Nothing was written.");
         return Ok(());
     }
-    let failed = |error: &io::Error| {
-        CommandError::new(format!("cannot write {}: {error}", file.display()))
-            .hint("check its path and who may write there")
-    };
+    let failed = cannot("write", file, "check its path and who may write there");
     let before = match fs::read_to_string(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        read => read.map_err(|error| failed(&error))?,
+        read => read.map_err(&failed)?,
     };
-    let after = import.merge(&before).map_err(|error| {
-        CommandError::new(format!("cannot add to {}: {error}", file.display()))
-            .hint("write { \"mcpServers\": {} }, or name another file")
-    })?;
-    replace(file, &after).map_err(|error| failed(&error))?;
+    let hint = "write { \"mcpServers\": {} }, or name another file";
+    let after = import.merge(&before).map_err(cannot("add to", file, hint))?;
+    replace(file, &after).map_err(&failed)?;
     say(args, &format!("\nAdded {} to {}.", counted(count, "server"), file.display()));
     Ok(())
 }
@@ -159,22 +152,16 @@ fn ask(question: &str) -> CommandResult<bool> {
 /// A new one is for its owner alone: servers may have tokens in it.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-    let mut draft = file.clone().into_os_string();
-    draft.push(format!(".{}~", std::process::id()));
-    let draft = PathBuf::from(draft);
-    let written = write_draft(&draft, &file, text).and_then(|()| fs::rename(&draft, &file));
-    if written.is_err() {
-        // A half-written file is of no use.
-        _ = fs::remove_file(&draft);
-    }
-    written
-}
-
-fn write_draft(draft: &Path, file: &Path, text: &str) -> io::Result<()> {
-    let mut opened = platform::private_file().write(true).create_new(true).open(draft)?;
-    if let Ok(known) = fs::metadata(file) {
-        opened.set_permissions(known.permissions())?;
-    }
-    opened.write_all(text.as_bytes())?;
-    opened.sync_all()
+    let draft = file.with_added_extension(format!("{}~", std::process::id()));
+    let write = || {
+        let mut opened = platform::private_file().write(true).create_new(true).open(&draft)?;
+        if let Ok(known) = fs::metadata(&file) {
+            opened.set_permissions(known.permissions())?;
+        }
+        opened.write_all(text.as_bytes())?;
+        opened.sync_all()?;
+        fs::rename(&draft, &file)
+    };
+    // A half-written file is of no use.
+    write().inspect_err(|_| _ = fs::remove_file(&draft))
 }

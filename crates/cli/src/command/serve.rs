@@ -14,6 +14,7 @@ use switchboard_gateway::policy::{Access, KeyHash, MIN_KEY};
 use switchboard_gateway::span::Spans;
 use switchboard_gateway::watch::Watch;
 use switchboard_gateway::{metrics, status};
+use switchboard_net::OwnedTask;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::site::SitePage;
 use switchboard_net::roster::Cache;
@@ -22,7 +23,6 @@ use switchboard_net::upstream::Target;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::moment;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use crate::args::{GatewayArgs, NetworkArgs, ServeArgs, WebArgs};
 use crate::exit::{CommandError, CommandResult, wrong};
@@ -55,8 +55,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
         let server = server.server(target::environment(), fetch.clone());
         server.named_by(&ancestry)
-    });
-    let gateway = gateway?;
+    })?;
     let (stopped, listening) = (stop.clone().asked(), Arc::clone(&gateway));
     tokio::spawn(async move {
         stopped.await;
@@ -216,11 +215,11 @@ const API_KEY: &str = "--api-key";
 /// Sees all calls; sends spans if the environment says where to.
 fn start_monitor(fetch: &Fetch) -> Arc<CallMonitor> {
     let monitor = Arc::new(CallMonitor::default());
-    let wanted = otel::wanted(target::variable);
-    for complaint in wanted.complaints {
+    let (spans, complaints) = otel::wanted(target::variable);
+    for complaint in complaints {
         tracing::warn!("{complaint}");
     }
-    if let Some((options, sampler)) = wanted.spans {
+    if let Some((options, sampler)) = spans {
         let host = options.endpoint.host().unwrap_or_default();
         tracing::info!("traces are sent to {host}");
         monitor.trace_to(Spans::start(options, fetch.clone()), sampler);
@@ -295,9 +294,8 @@ impl Follow {
     }
 
     /// Follows until what it returns is dropped; `sites` is what is served over HTTP.
-    fn run(mut self, mut sites: Option<ServedSites>) -> JoinSet<()> {
-        let mut following = JoinSet::new();
-        following.spawn(async move {
+    fn run(mut self, mut sites: Option<ServedSites>) -> OwnedTask {
+        OwnedTask::spawn(async move {
             loop {
                 let reading = self.watch.changed().await;
                 let problems = self.apply(reading, sites.as_mut());
@@ -306,8 +304,7 @@ impl Follow {
                     *loaded = Loaded { at, problems };
                 });
             }
-        });
-        following
+        })
     }
 
     /// Follows what was read; the number of mistakes because of which it is not followed.

@@ -46,10 +46,9 @@ pub(crate) async fn run(args: &StatusArgs) -> CommandResult {
     until(&stop, Box::pin(showing)).await.unwrap_or_else(|| Err(interrupted()))
 }
 
-/// Where a gateway is, and what to show there.
+/// How a gateway is asked, with the key that it wants.
 struct StatusPage {
-    url: Uri,
-    key: Option<HeaderValue>,
+    request: Request<Bytes>,
     fetch: Fetch,
 }
 
@@ -59,28 +58,25 @@ impl StatusPage {
             Some(key) => Some(header::filled(key)?),
             None => target::variable("SWITCHBOARD_KEY").filter(|key| !key.is_empty()),
         };
-        let key = key.map(|key| HeaderValue::from_str(&format!("Bearer {key}"))).transpose();
-        let mut key =
-            key.map_err(|_| CommandError::new("the key has characters that no header may have"))?;
-        if let Some(key) = &mut key {
+        let mut request = Request::new(Bytes::new());
+        if let Some(key) = key {
+            let bad = |_| CommandError::new("the key has characters that no header may have");
+            let mut key = HeaderValue::from_str(&format!("Bearer {key}")).map_err(bad)?;
             key.set_sensitive(true);
+            request.headers_mut().insert(AUTHORIZATION, key);
         }
         let fetch = target::fetch(None, &NetworkArgs::default())?;
-        Ok(Self { url: page(&args.url)?, key, fetch })
+        *request.uri_mut() = page(&args.url)?;
+        Ok(Self { request, fetch })
     }
 
     async fn ask(&self) -> CommandResult<Value> {
-        let mut request = Request::new(Bytes::new());
-        request.uri_mut().clone_from(&self.url);
-        if let Some(key) = &self.key {
-            request.headers_mut().insert(AUTHORIZATION, key.clone());
-        }
         let unreachable = |failure: CommandError| {
             let hint = "is it running? start it with: switchboard serve";
             failure.hint(hint).for_scripts(ExitStatus::Unreachable, "unreachable")
         };
         let asked = timeout(PATIENCE, async {
-            let response = self.fetch.send(request).await?;
+            let response = self.fetch.send(self.request.clone()).await?;
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), MOST).collect().await;
             let body = body.map_err(|error| CommandError::new(error.to_string()))?;

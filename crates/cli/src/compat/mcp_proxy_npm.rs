@@ -1,9 +1,9 @@
 //! mcp-proxy of npm: a command on Streamable HTTP and HTTP+SSE.
 
-use super::table::Means::{self, Combined, Converted, NoEffect, Ours, Refused, Words};
+use super::table::Means::{self, Combined, Converted, NoEffect, Ours, Refused, Word};
 use super::table::{
-    Conversion, DAY, FlagRow, ForeignTool, HOUR, Lookup, YEAR, any, bytes, one, seconds,
-    seconds_or, shell, switch,
+    Conversion, DAY, FlagRow, ForeignTool, HOUR, Lookup, MILLIS, YEAR, any, bytes, one, seconds,
+    shell, switch,
 };
 use super::{BridgeLine, ParsedLine};
 use crate::exit::{CommandResult, wrong};
@@ -32,7 +32,7 @@ const ROWS: &[FlagRow] = &[
     one("--sseEndpoint", "path of HTTP+SSE; /sse by default").means(Combined("bridge --sse-path")),
     one("--streamEndpoint", "path of Streamable HTTP; /mcp by default")
         .means(Combined("bridge --path")),
-    switch("--stateless", "no sessions on Streamable HTTP").means(Words(&["--stateless"])),
+    switch("--stateless", "no sessions on Streamable HTTP").means(Word("--stateless")),
     switch("--modern", "serve 2026-07-28 too; on by default")
         .means(Combined("bridge, or bridge --legacy-only with --no-modern")),
     one("--apiKey", "key that clients must send as X-API-Key").means(Ours("--api-key")),
@@ -45,7 +45,7 @@ const ROWS: &[FlagRow] = &[
     )
     .means(Combined("bridge --start-timeout")),
     one("--sessionIdleTimeout", "milliseconds until an unused session ends; 0 for never")
-        .means(Converted("--session-timeout", |values| seconds_or(YEAR, values))),
+        .means(Converted("--session-timeout", |values| seconds(MILLIS, Some(YEAR), YEAR, values))),
     one("--keepAliveTimeout", "milliseconds that a connection may be idle; 5 minutes by default")
         .means(Combined("bridge --idle-connection")),
     one(
@@ -62,7 +62,7 @@ const ROWS: &[FlagRow] = &[
     one("--upstreamProtocol", "legacy, auto or modern")
         .means(NoEffect("the bridge speaks the era of each side, and translates between them")),
     switch("--shell", "run the command by a shell").means(Combined("bridge -- sh -c CMD")),
-    switch("--debug", "log more").means(Words(&["--log-level=debug"])),
+    switch("--debug", "log more").means(Word("--log-level=debug")),
     one("--sslCert", "certificate to serve with").means(TLS),
     one("--sslKey", "its key").means(TLS),
     one("--sslCa", "authorities to trust").means(TLS),
@@ -123,11 +123,12 @@ fn paths(bridge: &mut BridgeLine, given: &ParsedLine) -> CommandResult {
 
 /// What is always said, because its default is not ours.
 fn numbers(bridge: &mut BridgeLine, given: &ParsedLine) -> CommandResult {
+    let up_to_a_day: Conversion = |values| seconds(MILLIS, Some(1), DAY, values);
     let rows: [(&str, &str, &str, Conversion); 5] = [
-        ("--connectionTimeout", "60000", "--start-timeout", |values| seconds(DAY, values)),
-        ("--requestTimeout", "300000", "--timeout", |values| seconds(DAY, values)),
-        ("--keepAliveTimeout", "300000", "--idle-connection", |values| seconds(DAY, values)),
-        ("--gracefulShutdownTimeout", "5000", "--grace", |values| seconds(HOUR, values)),
+        ("--connectionTimeout", "60000", "--start-timeout", up_to_a_day),
+        ("--requestTimeout", "300000", "--timeout", up_to_a_day),
+        ("--keepAliveTimeout", "300000", "--idle-connection", up_to_a_day),
+        ("--gracefulShutdownTimeout", "5000", "--grace", |it| seconds(MILLIS, Some(1), HOUR, it)),
         ("--maxBodySize", "10485760", "--max-message", bytes),
     ];
     for (flag, usual, ours, turn) in rows {

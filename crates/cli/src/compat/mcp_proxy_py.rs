@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::table::Means::{self, Combined, Converted, Ignored, Ours, Refused, Words};
+use super::table::Means::{self, Combined, Converted, Ignored, Ours, Refused, Word};
 use super::table::Needs::{Command, Port, Unnamed, Url};
 use super::table::{FlagRow, ForeignTool, Lookup, ORIGINS, Takes, any, one, switch, two};
 use super::{BridgeLine, ParsedLine};
@@ -47,7 +47,7 @@ const ROWS: &[FlagRow] = &[
         .means_for(Unnamed, Converted("--env", |pair| Ok(vec![pair.join("=")]))),
     one("--cwd", "directory that the command runs in").means_for(Unnamed, Ours("--cwd")),
     switch("--pass-environment", "give commands the whole environment")
-        .means_for(Command, Words(&["--pass-environment"])),
+        .means_for(Command, Word("--pass-environment")),
     one("--log-level", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
         .means(Combined("bridge --log-level")),
     switch("--debug", "the same as --log-level DEBUG, and stronger")
@@ -62,8 +62,7 @@ const ROWS: &[FlagRow] = &[
     one("--host", "address to listen on; 127.0.0.1 by default")
         .alias("--sse-host")
         .means_for(Port, Ours("--host")),
-    switch("--stateless", "no sessions on Streamable HTTP")
-        .means_for(Port, Words(&["--stateless"])),
+    switch("--stateless", "no sessions on Streamable HTTP").means_for(Port, Word("--stateless")),
     any("--allow-origin", "origins of web pages that may connect").means_for(Port, ORIGINS),
     one("--expose-header", "header that web pages may read")
         .means_for(Port, Ours("--expose-header")),

@@ -2,8 +2,8 @@
 
 use switchboard_net::upstream::Strategy;
 
-use super::table::Means::{self, Combined, Converted, Ignored, NoEffect, Ours, Words};
-use super::table::{DAY, FlagRow, ForeignTool, HOUR, Lookup, one, switch, whole};
+use super::table::Means::{self, Combined, Converted, Ignored, NoEffect, Ours, Word};
+use super::table::{DAY, FlagRow, ForeignTool, HOUR, Lookup, SECONDS, one, seconds, switch};
 use super::{BridgeLine, ParsedLine};
 use crate::exit::{CommandResult, wrong};
 use crate::serve::is_local;
@@ -34,16 +34,16 @@ const ROWS: &[FlagRow] = &[
     switch("--enable-proxy", "go through HTTP_PROXY, HTTPS_PROXY and NO_PROXY")
         .means(Combined("bridge without --direct")),
     one("--connect-timeout", "seconds that connecting may take")
-        .means(Converted("--connect-timeout", |values| interval(HOUR, values))),
+        .means(Converted("--connect-timeout", |values| seconds(SECONDS, None, HOUR, values))),
     one("--headers-timeout", "seconds to wait for an answer; 0 for ever")
-        .means(Converted("--timeout", patience)),
+        .means(Converted("--timeout", |values| seconds(SECONDS, Some(DAY), DAY, values))),
     one("--body-timeout", "seconds that a stream may be silent")
         .means(Ignored("the bridge never cuts a silent stream, as mcp-remote with 0")),
     switch("--keep-alive", "send a ping each 30 seconds, if nothing else is sent")
         .means(Combined("bridge --ping 30")),
     one("--ping-interval", "seconds between pings, which are then sent")
         .means(Combined("bridge --ping")),
-    switch("--ipv4", "use only IPv4").means(Words(&["--ipv4"])),
+    switch("--ipv4", "use only IPv4").means(Word("--ipv4")),
     switch("--disable-cookies", "send back no cookies")
         .means(NoEffect("switchboard keeps no cookies")),
     switch("--debug", "log more; here on stderr").means(Combined("bridge --log-level debug")),
@@ -67,17 +67,6 @@ const ROWS: &[FlagRow] = &[
 const SEE_HELP: &str = "see mcp-remote --help";
 const CALLBACK_PORT: &str = "the port of the OAuth callback is ignored: switchboard does not sign in with OAuth yet; pass a token with --header";
 
-fn patience(values: &[String]) -> Result<Vec<String>, String> {
-    let seconds = whole(values, 1.0).ok_or("not a number of seconds")?;
-    Ok(vec![if seconds == 0 { DAY } else { seconds.min(DAY) }.to_string()])
-}
-
-/// Seconds, some at least.
-fn interval(most: u64, values: &[String]) -> Result<Vec<String>, String> {
-    let seconds = whole(values, 1.0).filter(|&seconds| seconds > 0);
-    Ok(vec![seconds.ok_or("not a number of seconds")?.min(most).to_string()])
-}
-
 fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     let Some(url) = given.operands.first() else {
         return wrong("the URL of the server is missing", "mcp-remote https://example.com/mcp");
@@ -96,7 +85,7 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
         bridge.add(&["--direct"]);
     }
     if let Some(value) = given.last("--ping-interval") {
-        match interval(DAY, &[value.to_owned()]) {
+        match seconds(SECONDS, None, DAY, &[value.to_owned()]) {
             Ok(seconds) => bridge.say("--ping", &seconds[0]),
             Err(why) => return wrong(format!("--ping-interval {value}: {why}"), SEE_HELP),
         }

@@ -9,7 +9,8 @@ use switchboard_proto::revision::Revision;
 use super::table::Means::{Combined, Converted, Ours};
 use super::table::Needs::{Port, Url};
 use super::table::{
-    FlagRow, ForeignTool, Lookup, ORIGINS, YEAR, any, one, seconds, shell, switch, wants_shell,
+    FlagRow, ForeignTool, Lookup, MILLIS, ORIGINS, YEAR, any, one, seconds, shell, switch,
+    wants_shell,
 };
 use super::{BridgeLine, ParsedLine};
 use crate::exit::{CommandResult, wrong};
@@ -74,7 +75,7 @@ fn idle(values: &[String]) -> Result<Vec<String>, String> {
     if values.last().is_some_and(is_none) {
         return Err("not a time that a session could live".to_owned());
     }
-    seconds(YEAR, values)
+    seconds(MILLIS, Some(1), YEAR, values)
 }
 
 fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {

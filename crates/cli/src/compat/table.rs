@@ -76,8 +76,8 @@ pub(super) enum Means {
     Ours(&'static str),
     /// A flag of ours, with its value turned into our terms.
     Converted(&'static str, Conversion),
-    /// These words of ours, where it is on.
-    Words(&'static [&'static str]),
+    /// This word of ours, where it is on.
+    Word(&'static str),
     /// Something that other flags have a say in; in words.
     Combined(&'static str),
     /// The flag changes nothing, because this always holds.
@@ -194,8 +194,9 @@ pub(super) fn help_text(tool: &ForeignTool) -> String {
         let alias = row.alias.map(|alias| format!(", {alias}")).unwrap_or_default();
         let flag = format!("{}{alias}{value}", row.flag);
         let meaning = match row.means {
-            Means::Ours(flag) | Means::Converted(flag, _) => format!("= bridge {flag}"),
-            Means::Words(words) => format!("= bridge {}", words.join(" ")),
+            Means::Ours(flag) | Means::Converted(flag, _) | Means::Word(flag) => {
+                format!("= bridge {flag}")
+            }
             Means::Combined(words) => format!("= {words}"),
             Means::NoEffect(why) => format!("no effect: {why}"),
             Means::Ignored(why) => format!("ignored: {why}"),
@@ -214,24 +215,26 @@ pub(super) const HOUR: u64 = 3600;
 pub(super) const DAY: u64 = 86_400;
 pub(super) const YEAR: u64 = 31_536_000;
 
-/// Milliseconds as whole seconds, at least one, and at most the longest that we wait.
-pub(super) fn seconds(most: u64, values: &[String]) -> Result<Vec<String>, String> {
-    let seconds = whole(values, 1000.0).ok_or("not a number of milliseconds")?;
-    Ok(vec![seconds.clamp(1, most).to_string()])
-}
+/// Units of time, and how many of them are a second.
+pub(super) const MILLIS: (&str, f64) = ("milliseconds", 1000.0);
+pub(super) const SECONDS: (&str, f64) = ("seconds", 1.0);
 
-/// The same, where zero means for ever.
-pub(super) fn seconds_or(most: u64, values: &[String]) -> Result<Vec<String>, String> {
-    let seconds = whole(values, 1000.0).ok_or("not a number of milliseconds")?;
-    Ok(vec![if seconds == 0 { most } else { seconds.min(most) }.to_string()])
-}
-
-/// Units of which so many are a second, as whole seconds; none if they make no sense.
-pub(super) fn whole(values: &[String], in_a_second: f64) -> Option<u64> {
-    let value: f64 = values.last()?.parse().ok()?;
-    let seconds = (value / in_a_second).ceil();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
-    (0.0..=1e15).contains(&seconds).then_some(seconds as u64)
+/// A time as whole seconds, at most the longest that we wait; `zero` is what none at all
+/// means, if it means something.
+pub(super) fn seconds(
+    (unit, in_a_second): (&str, f64),
+    zero: Option<u64>,
+    most: u64,
+    values: &[String],
+) -> Result<Vec<String>, String> {
+    let value = values.last().and_then(|value| value.parse::<f64>().ok());
+    let seconds = value.map(|value| (value / in_a_second).ceil());
+    let seconds = seconds.filter(|seconds| (0.0..=1e15).contains(seconds)).and_then(|seconds| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+        let seconds = seconds as u64;
+        if seconds == 0 { zero } else { Some(seconds.min(most)) }
+    });
+    Ok(vec![seconds.ok_or_else(|| format!("not a number of {unit}"))?.to_string()])
 }
 
 /// Bytes of a message; zero means without a limit, and ours cannot be tiny.
@@ -267,15 +270,18 @@ mod tests {
 
     #[test]
     fn milliseconds_become_whole_seconds() {
-        assert_eq!(seconds(99, &given("60000")), Ok(given("60")));
-        assert_eq!(seconds(99, &given("1")), Ok(given("1")));
-        assert_eq!(seconds(99, &given("1500.5")), Ok(given("2")));
-        assert_eq!(seconds(99, &given("150000")), Ok(given("99")));
-        assert_eq!(seconds_or(9, &given("0")), Ok(given("9")));
-        assert_eq!(seconds_or(9, &given("60000")), Ok(given("9")));
-        assert!(seconds(99, &given("soon")).is_err() && seconds(99, &given("-1001")).is_err());
-        assert_eq!(whole(&given("1.5"), 1.0), Some(2));
-        assert_eq!(whole(&given("NaN"), 1.0), None);
+        let millis = |zero, value| seconds(MILLIS, zero, 99, &given(value));
+        assert_eq!(millis(Some(1), "60000"), Ok(given("60")));
+        assert_eq!(millis(Some(1), "1"), Ok(given("1")));
+        assert_eq!(millis(Some(1), "0"), Ok(given("1")));
+        assert_eq!(millis(Some(1), "1500.5"), Ok(given("2")));
+        assert_eq!(millis(Some(1), "150000"), Ok(given("99")));
+        assert_eq!(millis(Some(9), "0"), Ok(given("9")));
+        assert_eq!(millis(None, "0"), Err("not a number of milliseconds".to_owned()));
+        assert!(millis(Some(1), "soon").is_err() && millis(Some(1), "-1001").is_err());
+        assert_eq!(seconds(SECONDS, None, 99, &given("1.5")), Ok(given("2")));
+        let error = "not a number of seconds".to_owned();
+        assert_eq!(seconds(SECONDS, None, 99, &given("NaN")), Err(error));
     }
 
     #[test]

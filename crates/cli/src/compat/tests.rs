@@ -238,11 +238,7 @@ fn every_row_says_what_it_means_and_ours_are_real() {
         let real = |flag: &str| assert!(args::takes_value(flag).is_some(), "{}: {flag}", row.flag);
         match row.means {
             Means::Ours(flag) | Means::Converted(flag, _) => real(flag),
-            Means::Words(words) => {
-                for word in words {
-                    real(word.split('=').next().unwrap());
-                }
-            }
+            Means::Word(word) => real(word.split('=').next().unwrap()),
             Means::Combined(words)
             | Means::NoEffect(words)
             | Means::Ignored(words)

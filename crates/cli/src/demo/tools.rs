@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
 use switchboard_net::server::{
-    Content, Contents, Context, Elicited, Error, Level, Nature, TaskSupport, Tool, ToolDraft,
-    ToolResult, VisitPage,
+    Content, Contents, Context, Elicited, Error, Level, Nature, Server, TaskSupport, Tool,
+    ToolDraft, ToolResult, VisitPage,
 };
 use switchboard_proto::moment;
 
@@ -439,6 +439,15 @@ fn task_tools() -> Vec<Tool> {
     ]
 }
 
+/// Says that the list of things of this kind has changed.
+fn changing(kind: &str, change: fn(&Server)) -> Tool {
+    let about = format!("Says that the list of {kind}s has changed");
+    tool("protocol", &format!("test_trigger_{kind}_change"), &about).run(move |_, cx| {
+        change(cx.server());
+        ready("Said so")
+    })
+}
+
 fn protocol_tools() -> Vec<Tool> {
     let protocol = |name, about| tool("protocol", &format!("test_{name}"), about);
     let reconnection = "Hangs up before it answers; the client comes back for the answer";
@@ -473,17 +482,7 @@ fn protocol_tools() -> Vec<Tool> {
             tokio::time::sleep(Duration::from_millis(1500)).await;
             "You came back"
         }),
-        protocol("trigger_tool_change", "Says that the list of tools has changed").run(
-            async |_, cx| {
-                cx.server().tools_changed();
-                "Said so"
-            },
-        ),
-        protocol("trigger_prompt_change", "Says that the list of prompts has changed").run(
-            async |_, cx| {
-                cx.server().prompts_changed();
-                "Said so"
-            },
-        ),
+        changing("tool", Server::tools_changed),
+        changing("prompt", Server::prompts_changed),
     ]
 }

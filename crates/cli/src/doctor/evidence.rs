@@ -1,12 +1,12 @@
 //! What was said and seen on a visit.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, header};
 use serde_json::Value;
 use switchboard_net::http::fetch::FetchError;
 use switchboard_net::roster::ListKind;
-use switchboard_proto::header::SESSION_ID;
 use switchboard_proto::revision::Era;
 
 /// Everything that a check may look at.
@@ -14,6 +14,10 @@ use switchboard_proto::revision::Era;
 pub(crate) struct Evidence {
     /// What to call the server: nothing secret.
     pub(crate) target: String,
+    /// The era to speak; none asks the server.
+    pub(crate) wanted_era: Option<Era>,
+    /// How long one answer may take.
+    pub(crate) patience: Duration,
     pub(crate) transport: Option<VisitedTransport>,
     pub(crate) era: Option<Era>,
     pub(crate) revision: Option<String>,
@@ -23,12 +27,11 @@ pub(crate) struct Evidence {
     pub(crate) steps: Vec<(String, Duration)>,
     pub(crate) requests: Vec<RecordedRequest>,
     pub(crate) lists: Vec<ListReading>,
-    pub(crate) trials: Vec<(Trial, RequestResult)>,
+    /// What each trial came to, or why no response came.
+    pub(crate) trials: Vec<(Trial, Result<Facts, String>)>,
     /// Why the visit ended before it began: a command that did not start, or no connection.
     pub(crate) unreached: Option<RequestResult>,
     pub(crate) heard: Heard,
-    /// A child that was silent or died when it was asked for its era.
-    pub(crate) upset_by_probe: Option<RequestResult>,
     /// What came instead of the event stream of 2024-11-05, where one was wanted.
     pub(crate) no_stream: Option<RequestResult>,
     /// A child that did not end with its stdin.
@@ -81,10 +84,7 @@ pub(crate) enum RequestResult {
 
 impl RequestResult {
     pub(crate) fn message(&self) -> Option<&Value> {
-        match self {
-            Self::Answer { message, .. } => Some(message),
-            _ => None,
-        }
+        if let Self::Answer { message, .. } = self { Some(message) } else { None }
     }
 
     pub(crate) fn result(&self) -> Option<&Value> {
@@ -108,47 +108,30 @@ impl RequestResult {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) status: u16,
-    pub(crate) content_type: String,
-    pub(crate) session: Option<String>,
-    pub(crate) location: Option<String>,
-    pub(crate) challenge: Option<String>,
+    pub(crate) headers: HeaderMap,
     /// How its body begins.
     pub(crate) body: String,
 }
 
 impl Facts {
-    pub(crate) fn read(status: u16, headers: &HeaderMap) -> Self {
-        let text = |name| {
-            let value = headers.get(name)?;
-            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
-        Self {
-            status,
-            content_type: text(header::CONTENT_TYPE).unwrap_or_default(),
-            session: text(SESSION_ID),
-            location: text(header::LOCATION),
-            challenge: text(header::WWW_AUTHENTICATE),
-            body: String::new(),
-        }
+    /// A header as text.
+    pub(crate) fn header(&self, name: HeaderName) -> Option<Cow<'_, str>> {
+        Some(String::from_utf8_lossy(self.headers.get(name)?.as_bytes()))
+    }
+
+    /// What it says that it is, or `none`.
+    pub(crate) fn kind_or<'a>(&'a self, none: &'a str) -> Cow<'a, str> {
+        let kind = self.header(header::CONTENT_TYPE).filter(|kind| !kind.is_empty());
+        kind.unwrap_or(Cow::Borrowed(none))
     }
 
     /// The media type without its parameters, in lower case.
     pub(crate) fn media_type(&self) -> String {
-        let kind = self.content_type.split(';').next().unwrap_or_default();
-        kind.trim().to_ascii_lowercase()
-    }
-
-    /// What it says that it is, or `none`.
-    pub(crate) fn kind_or<'a>(&'a self, none: &'a str) -> &'a str {
-        if self.content_type.is_empty() { none } else { &self.content_type }
+        self.kind_or("").split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
     }
 
     pub(crate) fn is_stream(&self) -> bool {
         self.media_type() == "text/event-stream"
-    }
-
-    pub(crate) fn is_json(&self) -> bool {
-        self.media_type() == "application/json"
     }
 
     pub(crate) fn is_html(&self) -> bool {
@@ -248,7 +231,7 @@ impl Evidence {
         self.outcome(method)?.facts()
     }
 
-    pub(crate) fn trial(&self, trial: Trial) -> Option<&RequestResult> {
+    pub(crate) fn trial(&self, trial: Trial) -> Option<&Result<Facts, String>> {
         self.trials.iter().find(|(tried, _)| *tried == trial).map(|(_, outcome)| outcome)
     }
 

@@ -26,26 +26,22 @@ use super::wire::{ChildPipe, DoctorConnection, Endpoint, STREAM, SseEndpoint, Vi
 use super::with_cause;
 use crate::target::environment;
 
-/// How to visit.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct VisitOptions {
-    /// The era to speak; none asks the server.
-    pub(crate) era: Option<Era>,
-    /// How long one answer may take.
-    pub(crate) patience: Duration,
-}
-
 /// How long a server may think about its era: a legacy one may never answer (NEG-8).
 const PROBE: Duration = Duration::from_secs(5);
 
 /// Visits a server.
-pub(crate) async fn visit(server: &ServerTarget, options: VisitOptions) -> Evidence {
+pub(crate) async fn visit(
+    server: &ServerTarget,
+    wanted_era: Option<Era>,
+    patience: Duration,
+) -> Evidence {
     // The name leaves out what may be secret in a URL, the wire needs it.
-    let mut evidence = Evidence { target: server.name(), ..Evidence::default() };
+    let target = server.name();
+    let mut evidence = Evidence { target, wanted_era, patience, ..Evidence::default() };
     match (server.target().clone(), server.fetch().cloned()) {
-        (Target::Command(command), _) => visit_command(&command, options, &mut evidence).await,
+        (Target::Command(command), _) => visit_command(&command, &mut evidence).await,
         (Target::Url { url, strategy, headers }, Some(fetch)) => {
-            visit_url(Endpoint { url, headers, fetch }, strategy, options, &mut evidence).await;
+            visit_url(Endpoint { url, headers, fetch }, strategy, &mut evidence).await;
         }
         (Target::Url { .. }, None) => {}
     }
@@ -56,7 +52,6 @@ pub(crate) async fn visit(server: &ServerTarget, options: VisitOptions) -> Evide
 struct ServerVisit<'e> {
     connection: DoctorConnection,
     evidence: &'e mut Evidence,
-    options: VisitOptions,
     next_id: u64,
     /// The envelope of modern requests.
     envelope: Option<Value>,
@@ -65,17 +60,13 @@ struct ServerVisit<'e> {
 }
 
 impl<'e> ServerVisit<'e> {
-    fn new(
-        connection: DoctorConnection,
-        evidence: &'e mut Evidence,
-        options: VisitOptions,
-    ) -> Self {
-        Self { connection, evidence, options, next_id: 1, envelope: None, is_over: false }
+    fn new(connection: DoctorConnection, evidence: &'e mut Evidence) -> Self {
+        Self { connection, evidence, next_id: 1, envelope: None, is_over: false }
     }
 
     /// Sends a request, and writes down what comes of it.
     async fn ask(&mut self, method: &str, params: Value) -> RequestResult {
-        self.ask_as(json!(self.next_id), method, params, self.options.patience).await
+        self.ask_as(json!(self.next_id), method, params, self.evidence.patience).await
     }
 
     async fn ask_as(
@@ -108,7 +99,7 @@ impl<'e> ServerVisit<'e> {
         } else {
             Carrier::Pipe
         };
-        let patience = self.options.patience.min(PROBE);
+        let patience = self.evidence.patience.min(PROBE);
         let started = Instant::now();
         let outcome = self.ask_as(json!(self.next_id), method::DISCOVER, params, patience).await;
         self.evidence.step(method::DISCOVER, started.elapsed());
@@ -116,7 +107,7 @@ impl<'e> ServerVisit<'e> {
             Verdict::Modern(revision) => revision.to_string(),
             Verdict::Unusable => return (outcome, false),
             Verdict::Legacy | Verdict::Undecided => {
-                return (outcome, self.options.era != Some(Era::Modern));
+                return (outcome, self.evidence.wanted_era != Some(Era::Modern));
             }
         };
         // What a modern server said of itself is all there is to know.
@@ -150,7 +141,8 @@ impl<'e> ServerVisit<'e> {
             DoctorConnection::Child(pipe) => _ = pipe.write(&ready).await,
             DoctorConnection::Sse(sse) => _ = sse.write(&ready).await,
             DoctorConnection::Http(http) => {
-                http.session = outcome.facts().and_then(|facts| facts.session.clone());
+                http.session =
+                    outcome.facts().and_then(|facts| facts.headers.get(SESSION_ID)).cloned();
                 http.revision.clone_from(&self.evidence.revision);
                 // The answer to the end of the handshake has rules of its own.
                 let (headers, body) = (http.for_post(), ready.to_string());
@@ -186,21 +178,18 @@ fn reply_of(outcome: &RequestResult) -> probe::ProbeReply {
     }
 }
 
-async fn visit_command(command: &Command, options: VisitOptions, evidence: &mut Evidence) {
+async fn visit_command(command: &Command, evidence: &mut Evidence) {
     evidence.transport = Some(VisitedTransport::Stdio);
     let started = Instant::now();
     let Some(connection) = start(command, evidence) else { return };
     evidence.step("start", started.elapsed());
-    let mut visit = ServerVisit::new(connection, evidence, options);
+    let mut visit = ServerVisit::new(connection, evidence);
     let (mut is_fresh, mut may_be_legacy) = (true, true);
-    if options.era != Some(Era::Legacy) {
+    if visit.evidence.wanted_era != Some(Era::Legacy) {
         let outcome;
         (outcome, may_be_legacy) = visit.probe().await;
-        is_fresh = false;
-        if may_be_legacy && outcome.message().is_none() {
-            visit.evidence.upset_by_probe = Some(outcome);
-            is_fresh = visit.restart(command).await;
-        }
+        let is_upset = may_be_legacy && outcome.message().is_none();
+        is_fresh = is_upset && visit.restart(command).await;
     }
     // Some take the question for the era as the beginning of a conversation.
     if may_be_legacy && !visit.greet().await && !is_fresh && visit.restart(command).await {
@@ -258,7 +247,7 @@ impl ServerVisit<'_> {
         // With an id of the other kind, to see whether it comes back as it went.
         if !self.is_over {
             let id = json!(format!("doctor-{}", self.next_id));
-            self.ask_as(id, NO_METHOD, json!({}), self.options.patience).await;
+            self.ask_as(id, NO_METHOD, json!({}), self.evidence.patience).await;
         }
     }
 
@@ -305,23 +294,19 @@ const USUAL: [&str; 4] = ["/mcp", "/sse", "/", "/api/mcp"];
 /// How long one of them is looked at.
 const GLANCE: Duration = Duration::from_secs(5);
 
-async fn visit_url(
-    mut endpoint: Endpoint,
-    strategy: Strategy,
-    options: VisitOptions,
-    evidence: &mut Evidence,
-) {
+async fn visit_url(mut endpoint: Endpoint, strategy: Strategy, evidence: &mut Evidence) {
     if !reach(&endpoint, evidence).await {
         return;
     }
     let is_old = matches!(strategy, Strategy::SseOnly | Strategy::SseFirst);
-    let done = is_old && visit_sse(&endpoint, options, evidence).await;
+    let done = is_old && visit_sse(&endpoint, evidence).await;
     if !done && strategy != Strategy::SseOnly {
-        let done = visit_http(&mut endpoint, options, evidence).await;
-        let may_be_old = strategy == Strategy::HttpFirst && options.era != Some(Era::Modern);
+        let done = visit_http(&mut endpoint, evidence).await;
+        let may_be_old =
+            strategy == Strategy::HttpFirst && evidence.wanted_era != Some(Era::Modern);
         // These statuses mean that there is no such endpoint (OLD-7).
         let may_be_old = may_be_old && matches!(last_status(evidence), Some(400 | 404 | 405));
-        let done = done || (may_be_old && visit_sse(&endpoint, options, evidence).await);
+        let done = done || (may_be_old && visit_sse(&endpoint, evidence).await);
         if !done {
             evidence.transport = None;
         }
@@ -371,17 +356,13 @@ async fn connect_directly(url: &Uri, is_secure: bool, evidence: &mut Evidence) -
 }
 
 /// Streamable HTTP, in the era that the server speaks; whether it was greeted.
-async fn visit_http(
-    endpoint: &mut Endpoint,
-    options: VisitOptions,
-    evidence: &mut Evidence,
-) -> bool {
+async fn visit_http(endpoint: &mut Endpoint, evidence: &mut Evidence) -> bool {
     evidence.transport = Some(VisitedTransport::Http);
     let connect =
         |endpoint: &Endpoint| DoctorConnection::Http(Box::new(VisitedEndpoint::new(endpoint)));
-    let mut visit = ServerVisit::new(connect(endpoint), evidence, options);
+    let mut visit = ServerVisit::new(connect(endpoint), evidence);
     let mut may_be_legacy = true;
-    if options.era != Some(Era::Legacy) {
+    if visit.evidence.wanted_era != Some(Era::Legacy) {
         let outcome;
         (outcome, may_be_legacy) = visit.probe().await;
         if let Some(url) = moved(&endpoint.url, &outcome) {
@@ -403,7 +384,7 @@ async fn visit_http(
     if let DoctorConnection::Http(http) = &visit.connection
         && visit.evidence.era == Some(Era::Legacy)
     {
-        try_out_sessions(http, visit.evidence, options.patience.min(GLANCE)).await;
+        try_out_sessions(http, visit.evidence).await;
     }
     true
 }
@@ -411,7 +392,7 @@ async fn visit_http(
 /// Where a redirect leads that our client follows too (MH-18).
 fn moved(from: &Uri, outcome: &RequestResult) -> Option<Uri> {
     let facts = outcome.facts().filter(|facts| matches!(facts.status, 307 | 308))?;
-    resolve(from, facts.location.as_deref()?).filter(|to| is_same_origin(from, to))
+    resolve(from, &facts.header(header::LOCATION)?).filter(|to| is_same_origin(from, to))
 }
 
 /// The status of the last answer.
@@ -430,10 +411,10 @@ fn may_be_wrong_path(evidence: &Evidence) -> bool {
 }
 
 /// The two endpoints of 2024-11-05; whether the server was greeted there.
-async fn visit_sse(endpoint: &Endpoint, options: VisitOptions, evidence: &mut Evidence) -> bool {
+async fn visit_sse(endpoint: &Endpoint, evidence: &mut Evidence) -> bool {
     let started = Instant::now();
     let opening = SseEndpoint::open(endpoint);
-    let opened = tokio::time::timeout(options.patience.min(GLANCE), opening).await;
+    let opened = tokio::time::timeout(evidence.patience.min(GLANCE), opening).await;
     let opened = match opened.unwrap_or(Err(RequestResult::Silence)) {
         Ok(opened) => opened,
         Err(outcome) => {
@@ -447,7 +428,7 @@ async fn visit_sse(endpoint: &Endpoint, options: VisitOptions, evidence: &mut Ev
     evidence.requests.clear();
     evidence.heard = Heard::default();
     let connection = DoctorConnection::Sse(Box::new(opened));
-    let mut visit = ServerVisit::new(connection, evidence, options);
+    let mut visit = ServerVisit::new(connection, evidence);
     if visit.greet().await {
         visit.survey().await;
     }
@@ -455,7 +436,8 @@ async fn visit_sse(endpoint: &Endpoint, options: VisitOptions, evidence: &mut Ev
 }
 
 /// How the server treats what is unusual, and the end of the session.
-async fn try_out_sessions(http: &VisitedEndpoint, evidence: &mut Evidence, patience: Duration) {
+async fn try_out_sessions(http: &VisitedEndpoint, evidence: &mut Evidence) {
+    let patience = evidence.patience.min(GLANCE);
     let mut listening = http.common();
     listening.insert(header::ACCEPT, STREAM);
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": method::PING}).to_string();

@@ -45,31 +45,26 @@ impl DoctorConnection {
         if let Self::Http(http) = self {
             http.response = None;
         }
-        let outcome = asked.unwrap_or(RequestResult::Silence);
+        let (Ok(outcome) | Err(outcome)) = asked.unwrap_or(Err(RequestResult::Silence));
         RecordedRequest { id, method: method.to_owned(), outcome }
     }
 
-    async fn converse(&mut self, request: &Value, heard: &mut Heard) -> RequestResult {
-        let sent = match self {
-            Self::Child(pipe) => match pipe.write(request).await {
-                Some(()) => Ok(()),
-                None => Err(pipe.gone().await),
-            },
-            Self::Http(http) => http.open(request).await,
-            Self::Sse(sse) => sse.request(request).await,
-        };
-        if let Err(outcome) = sent {
-            return outcome;
+    /// An answer, or what came instead of one.
+    async fn converse(
+        &mut self,
+        request: &Value,
+        heard: &mut Heard,
+    ) -> Result<RequestResult, RequestResult> {
+        match self {
+            Self::Child(pipe) => pipe.request(request).await?,
+            Self::Http(http) => http.request(request).await?,
+            Self::Sse(sse) => sse.request(request).await?,
         }
         loop {
-            let next = match self {
-                Self::Child(pipe) => pipe.next(heard).await,
-                Self::Http(http) => http.next().await,
-                Self::Sse(sse) => sse.next().await,
-            };
-            let text = match next {
-                Ok(text) => text,
-                Err(outcome) => return outcome,
+            let text = match self {
+                Self::Child(pipe) => pipe.next(heard).await?,
+                Self::Http(http) => http.next().await?,
+                Self::Sse(sse) => sse.next().await?,
             };
             for message in messages(&text, heard) {
                 let id = message.get("id").unwrap_or(&Value::Null);
@@ -81,7 +76,7 @@ impl DoctorConnection {
                     heard.stray(&message.to_string());
                 } else if is_answer(id, &message, request) {
                     let http = if let Self::Http(http) = self { http.facts() } else { None };
-                    return RequestResult::Answer { message, http };
+                    return Ok(RequestResult::Answer { message, http });
                 } else {
                     heard.unasked.get_or_insert_with(|| id.clone());
                 }
@@ -152,18 +147,22 @@ impl ChildPipe {
         stdin.flush().await.ok()
     }
 
+    async fn request(&mut self, request: &Value) -> Result<(), RequestResult> {
+        if self.write(request).await.is_some() { Ok(()) } else { Err(self.gone().await) }
+    }
+
     async fn next(&mut self, heard: &mut Heard) -> Result<Bytes, RequestResult> {
         loop {
             match self.lines.next_line() {
                 Some(Ok(line)) => return Ok(line),
                 Some(Err(_)) => heard.stray("a line that is longer than 8 MiB"),
                 None => {
-                    let Some(stdout) = &mut self.child.stdout else {
-                        return Err(self.gone().await);
-                    };
-                    if !matches!(stdout.read_buf(self.lines.buffer()).await, Ok(1..)) {
-                        return Err(self.gone().await);
+                    if let Some(stdout) = &mut self.child.stdout
+                        && let Ok(1..) = stdout.read_buf(self.lines.buffer()).await
+                    {
+                        continue;
                     }
+                    return Err(self.gone().await);
                 }
             }
         }
@@ -215,10 +214,12 @@ impl Endpoint {
         *request.uri_mut() = self.url.clone();
         *request.headers_mut() = headers;
         let response = self.fetch.send_once(request).await?;
-        let facts = Facts::read(response.status().as_u16(), response.headers());
-        let body = response.into_body().map_err(Into::into).boxed_unsync();
+        let (head, body) = response.into_parts();
+        let (status, headers) = (head.status.as_u16(), head.headers);
+        let facts = Facts { status, headers, body: String::new() };
+        let body = body.map_err(Into::into).boxed_unsync();
         let events = framing::EventDecoder::new(MAX);
-        Ok(EndpointResponse { facts, body, events, is_read: false })
+        Ok(EndpointResponse { facts, body, events })
     }
 }
 
@@ -227,8 +228,6 @@ struct EndpointResponse {
     facts: Facts,
     body: UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>,
     events: framing::EventDecoder,
-    /// Whether the body is read, if it is no stream.
-    is_read: bool,
 }
 
 /// Bytes of a body that is no answer, for the report.
@@ -262,9 +261,6 @@ impl EndpointResponse {
 
     /// The whole body, once, if it is JSON.
     async fn read_whole(&mut self) -> Option<Bytes> {
-        if std::mem::replace(&mut self.is_read, true) {
-            return None;
-        }
         let mut text = Vec::new();
         while let Some(Ok(frame)) = self.body.frame().await {
             if let Ok(more) = frame.into_data()
@@ -272,6 +268,9 @@ impl EndpointResponse {
             {
                 text.extend_from_slice(&more);
             }
+        }
+        if text.is_empty() {
+            return None;
         }
         let start = text.get(..START).unwrap_or(&text);
         self.facts.body = String::from_utf8_lossy(start).into_owned();
@@ -285,7 +284,7 @@ pub(super) struct VisitedEndpoint {
     endpoint: Endpoint,
     /// What is spoken, once that is settled.
     pub(super) revision: Option<String>,
-    pub(super) session: Option<String>,
+    pub(super) session: Option<HeaderValue>,
     /// What the open request is answered with.
     response: Option<EndpointResponse>,
 }
@@ -295,7 +294,7 @@ impl VisitedEndpoint {
         Self { endpoint: endpoint.clone(), revision: None, session: None, response: None }
     }
 
-    async fn open(&mut self, request: &Value) -> Result<(), RequestResult> {
+    async fn request(&mut self, request: &Value) -> Result<(), RequestResult> {
         let method = request["method"].as_str().unwrap_or_default();
         let response = self.post(request.to_string(), method).await;
         self.response = Some(response.map_err(RequestResult::Lost)?);
@@ -333,7 +332,7 @@ impl VisitedEndpoint {
             insert(&mut headers, PROTOCOL_VERSION, revision);
         }
         if let Some(session) = &self.session {
-            insert(&mut headers, SESSION_ID, session);
+            headers.insert(SESSION_ID, session.clone());
         }
         headers
     }
@@ -352,13 +351,11 @@ impl VisitedEndpoint {
         method: Method,
         headers: HeaderMap,
         body: String,
-    ) -> RequestResult {
+    ) -> Result<Facts, String> {
         let sent = self.endpoint.send(method, headers, body);
-        match tokio::time::timeout(patience, sent).await {
-            Ok(Ok(response)) => RequestResult::Http(response.facts),
-            Ok(Err(error)) => RequestResult::Lost(error),
-            Err(_) => RequestResult::Silence,
-        }
+        let sent = tokio::time::timeout(patience, sent).await;
+        let response = sent.map_err(|_| "no response in time")?;
+        response.map(|response| response.facts).map_err(|error| error.to_string())
     }
 }
 

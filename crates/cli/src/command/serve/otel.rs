@@ -9,13 +9,10 @@ use percent_encoding::percent_decode_str;
 use switchboard_gateway::span::{Sampler, SpanOptions};
 
 /// Where spans go, if anywhere.
-pub(super) struct SpanSettings {
-    pub(super) spans: Option<(SpanOptions, Sampler)>,
-    pub(super) complaints: Vec<String>,
-}
+type SpanSettings = Option<(SpanOptions, Sampler)>;
 
-/// Reads the variables; `lookup` is the environment.
-pub(super) fn wanted(lookup: impl Fn(&str) -> Option<String>) -> SpanSettings {
+/// Reads the variables, and tells what makes no sense; `lookup` is the environment.
+pub(super) fn wanted(lookup: impl Fn(&str) -> Option<String>) -> (SpanSettings, Vec<String>) {
     let said = |name: &str| {
         lookup(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
     };
@@ -25,7 +22,7 @@ pub(super) fn wanted(lookup: impl Fn(&str) -> Option<String>) -> SpanSettings {
         fill(&mut options, &said, &mut complaints);
         (options, sampler(&said, &mut complaints))
     });
-    SpanSettings { spans, complaints }
+    (spans, complaints)
 }
 
 /// Where traces go, and where all goes.
@@ -44,12 +41,10 @@ fn endpoint(said: &impl Fn(&str) -> Option<String>, complaints: &mut Vec<String>
     if is_off {
         return None;
     }
-    let (name, text) = if let Some(text) = said(TRACES) {
-        (TRACES, text)
-    } else {
+    let (name, text) = said(TRACES).map(|text| (TRACES, text)).or_else(|| {
         let base = said(ANY)?;
-        (ANY, format!("{}/v1/traces", base.trim_end_matches('/')))
-    };
+        Some((ANY, format!("{}/v1/traces", base.trim_end_matches('/'))))
+    })?;
     if of_exporter(said, "PROTOCOL").is_some_and(|protocol| protocol == "grpc") {
         complaints.push("OTLP is spoken over HTTP, not gRPC; its usual port is 4318".to_owned());
     }
@@ -132,21 +127,21 @@ fn pairs(text: &str) -> Vec<(String, String)> {
 mod tests {
     use super::*;
 
-    fn with(vars: &[(&str, &str)]) -> SpanSettings {
+    fn with(vars: &[(&str, &str)]) -> (SpanSettings, Vec<String>) {
         wanted(|name| vars.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into()))
     }
 
     #[test]
     fn nothing_is_sent_unless_it_is_said_where() {
-        assert!(with(&[]).spans.is_none());
+        assert!(with(&[]).0.is_none());
         let to = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318/");
-        let (options, sampler) = with(&[to]).spans.unwrap();
+        let (options, sampler) = with(&[to]).0.unwrap();
         assert_eq!(options.endpoint, "http://127.0.0.1:4318/v1/traces");
         assert_eq!(sampler, Sampler::default());
-        assert!(with(&[to, ("OTEL_SDK_DISABLED", "True")]).spans.is_none());
-        assert!(with(&[to, ("OTEL_TRACES_EXPORTER", "none")]).spans.is_none());
+        assert!(with(&[to, ("OTEL_SDK_DISABLED", "True")]).0.is_none());
+        assert!(with(&[to, ("OTEL_TRACES_EXPORTER", "none")]).0.is_none());
         let traces = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://example.com/x");
-        assert_eq!(with(&[to, traces]).spans.unwrap().0.endpoint, "https://example.com/x");
+        assert_eq!(with(&[to, traces]).0.unwrap().0.endpoint, "https://example.com/x");
     }
 
     #[test]
@@ -160,7 +155,7 @@ mod tests {
             ("OTEL_TRACES_SAMPLER", "traceidratio"),
             ("OTEL_TRACES_SAMPLER_ARG", "0.5"),
         ])
-        .spans
+        .0
         .unwrap();
         assert_eq!(options.headers["api-key"], "a b");
         assert!(options.headers["api-key"].is_sensitive());
@@ -172,17 +167,17 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_told_without_its_value_if_that_may_be_a_key() {
-        let told = with(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "s3cret")]).complaints;
+        let told = with(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "s3cret")]).1;
         assert_eq!(told.len(), 1);
         assert!(!told[0].contains("s3cret"), "{told:?}");
-        let told = with(&[
+        let (spans, told) = with(&[
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "a\u{e9}=s3cret"),
             ("OTEL_BSP_SCHEDULE_DELAY", "soon"),
             ("OTEL_TRACES_SAMPLER", "some"),
         ]);
-        assert_eq!(told.complaints.len(), 4, "{:?}", told.complaints);
-        assert!(told.spans.is_some() && !told.complaints.concat().contains("s3cret"));
+        assert_eq!(told.len(), 4, "{told:?}");
+        assert!(spans.is_some() && !told.concat().contains("s3cret"));
     }
 }

@@ -1,9 +1,10 @@
 //! Checks of the way to a server: whether it starts, connects, and keeps the rules of
 //! stdio or HTTP.
 
+use http::header::{LOCATION, WWW_AUTHENTICATE};
 use switchboard_net::http::fetch::FetchError;
+use switchboard_proto::header::SESSION_ID;
 use switchboard_proto::method;
-use switchboard_proto::revision::Era;
 
 use crate::doctor::Severity::{Error, Note, Warning};
 use crate::doctor::evidence::{Evidence, Facts, RequestResult, Trial, VisitedTransport};
@@ -49,7 +50,7 @@ pub(super) fn takes_the_greeting(evidence: &Evidence, found: &mut Findings) {
             ("http.html", "HTTP-5", what, remedy)
         }
         401 => {
-            let how = match &facts.challenge {
+            let how = match facts.header(WWW_AUTHENTICATE) {
                 Some(_) => "it says how to get one in WWW-Authenticate",
                 None => "it does not say how to get one (no WWW-Authenticate)",
             };
@@ -108,7 +109,8 @@ pub(super) fn opens_the_stream_that_was_wanted(evidence: &Evidence, found: &mut 
         }
         RequestResult::Http(facts) => format!(
             "a GET for the event stream is answered with HTTP {} {}",
-            facts.status, facts.content_type
+            facts.status,
+            facts.kind_or("")
         ),
         outcome => format!("a GET for the event stream {}", in_words(outcome)),
     };
@@ -119,7 +121,9 @@ pub(super) fn opens_the_stream_that_was_wanted(evidence: &Evidence, found: &mut 
 pub(super) fn answers_with_json_or_a_stream(evidence: &Evidence, found: &mut Findings) {
     let answers = evidence.requests.iter().filter(|asked| asked.outcome.message().is_some());
     let mut answers = answers.filter_map(|asked| asked.outcome.facts());
-    let is_odd = |facts: &&Facts| !facts.is_json() && !facts.is_stream() && facts.status < 300;
+    let is_odd = |facts: &&Facts| {
+        facts.media_type() != "application/json" && !facts.is_stream() && facts.status < 300
+    };
     if let Some(facts) = answers.find(is_odd) {
         let kind = facts.kind_or("nothing");
         let what = format!("answers are JSON, but their Content-Type says {kind}");
@@ -138,17 +142,9 @@ pub(super) fn answers_with_json_or_a_stream(evidence: &Evidence, found: &mut Fin
     }
 }
 
-/// The status of what a trial came to, or a word for a response that did not come.
-fn tried(evidence: &Evidence, trial: Trial) -> Option<Result<&Facts, String>> {
-    Some(match evidence.trial(trial)? {
-        RequestResult::Lost(error) => Err(error.to_string()),
-        outcome => outcome.facts().ok_or_else(|| "no response in time".to_owned()),
-    })
-}
-
 pub(super) fn accepts_the_end_of_the_handshake(evidence: &Evidence, found: &mut Findings) {
     let (id, rule) = ("http.notification", "HTTP-4");
-    let what = match tried(evidence, Trial::Initialized) {
+    let what = match evidence.trial(Trial::Initialized) {
         None => return,
         Some(Ok(facts)) if facts.status == 202 => return,
         Some(Ok(facts)) if (200..300).contains(&facts.status) => {
@@ -164,12 +160,12 @@ pub(super) fn accepts_the_end_of_the_handshake(evidence: &Evidence, found: &mut 
 }
 
 pub(super) fn listens_or_says_that_it_does_not(evidence: &Evidence, found: &mut Findings) {
-    let what = match tried(evidence, Trial::Listen) {
+    let what = match evidence.trial(Trial::Listen) {
         None => return,
         Some(Ok(facts)) => match facts.status {
             405 => return,
             200 if facts.is_stream() => return,
-            200 => format!("a GET for a stream is answered with {}", facts.content_type),
+            200 => format!("a GET for a stream is answered with {}", facts.kind_or("")),
             status => format!("a GET for a stream is answered with HTTP {status}"),
         },
         Some(Err(why)) => format!("a GET for a stream gets no answer: {why}"),
@@ -180,20 +176,20 @@ pub(super) fn listens_or_says_that_it_does_not(evidence: &Evidence, found: &mut 
 
 pub(super) fn keeps_its_sessions_apart(evidence: &Evidence, found: &mut Findings) {
     let greeting = evidence.facts(method::INITIALIZE);
-    if let Some(session) = greeting.and_then(|facts| facts.session.as_deref())
+    if let Some(session) = greeting.and_then(|facts| facts.header(SESSION_ID))
         && (session.is_empty() || !session.bytes().all(|byte| (0x21..=0x7e).contains(&byte)))
     {
         let what = "the session id has characters that are not visible ASCII";
         found.add(Error, "http.session-id", "HTTP-20", what, "use a UUID, or the like");
     }
-    if let Some(Ok(facts)) = tried(evidence, Trial::NoSession)
+    if let Some(Ok(facts)) = evidence.trial(Trial::NoSession)
         && facts.status != 400
     {
         let what = format!("a call without its session is answered with HTTP {}", facts.status);
         let remedy = "answer 400 to what lacks the Mcp-Session-Id header";
         found.add(Note, "http.no-session", "HTTP-21", what, remedy);
     }
-    if let Some(Ok(facts)) = tried(evidence, Trial::StrangeSession)
+    if let Some(Ok(facts)) = evidence.trial(Trial::StrangeSession)
         && facts.status != 404
     {
         let what = format!("a session that is not there is answered with HTTP {}", facts.status);
@@ -201,9 +197,9 @@ pub(super) fn keeps_its_sessions_apart(evidence: &Evidence, found: &mut Findings
                       after each restart of the server";
         found.add(Warning, "http.lost-session", "HTTP-22", what, remedy);
     }
-    let has_none = greeting.is_some_and(|facts| facts.session.is_none());
+    let has_none = greeting.is_some_and(|facts| facts.header(SESSION_ID).is_none());
     let is_400 = |facts: Option<&Facts>| facts.is_some_and(|facts| facts.status == 400);
-    let is_refused = evidence.trials.iter().any(|(_, outcome)| is_400(outcome.facts()))
+    let is_refused = evidence.trials.iter().any(|(_, outcome)| is_400(outcome.as_ref().ok()))
         && is_400(evidence.facts(method::PING));
     if has_none && is_refused {
         let what =
@@ -216,8 +212,7 @@ pub(super) fn keeps_its_sessions_apart(evidence: &Evidence, found: &mut Findings
 
 pub(super) fn ends_sessions(evidence: &Evidence, found: &mut Findings) {
     let (id, rule) = ("http.delete", "HTTP-23");
-    let tried = tried(evidence, Trial::Delete).filter(|_| evidence.era == Some(Era::Legacy));
-    let what = match tried {
+    let what = match evidence.trial(Trial::Delete) {
         None => return,
         Some(Ok(facts)) => match facts.status {
             200..300 => return,
@@ -293,7 +288,7 @@ pub(super) fn is_elsewhere(evidence: &Evidence, found: &mut Findings) {
     let mut answers = evidence.requests.iter().rev().filter_map(|asked| asked.outcome.facts());
     let elsewhere = answers.find(|facts| matches!(facts.status, 301 | 302 | 303 | 307 | 308));
     if let Some(facts) = elsewhere.filter(|_| !evidence.was_greeted()) {
-        let to = bare(facts.location.as_deref().unwrap_or("nowhere"));
+        let to = bare(&facts.header(LOCATION).unwrap_or("nowhere".into()));
         let what = format!("the server redirects (HTTP {}) to {to}", facts.status);
         let remedy = "use that URL if you trust it; a redirect to a login page means that it wants \
                       a token";
@@ -337,7 +332,9 @@ pub(super) fn writes_only_messages(evidence: &Evidence, found: &mut Findings) {
 }
 
 pub(super) fn behaves_on_stdio(evidence: &Evidence, found: &mut Findings) {
-    let upset = evidence.upset_by_probe.as_ref().filter(|_| evidence.was_greeted());
+    // A child that was silent or died when it was asked for its era.
+    let probed = evidence.outcome(method::DISCOVER).filter(|_| evidence.was_greeted());
+    let upset = probed.filter(|outcome| is_stdio(evidence) && outcome.message().is_none());
     if let Some(outcome) = upset {
         let what = format!("server/discover {}", in_words(outcome));
         let remedy = "answer methods you do not know with an error; until then clients of newer \
