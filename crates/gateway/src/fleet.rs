@@ -199,7 +199,8 @@ impl Fleet {
             let tools = roster.definitions(ListKind::Tools);
             tools.iter().any(|it| &*it.server == server && it.name() == tool)
         };
-        lists_it(&self.roster) || self.knows_people() && self.people.any_roster(lists_it)
+        lists_it(&self.roster)
+            || self.knows_people() && self.people.each().iter().any(|it| lists_it(&it.roster))
     }
 
     /// Ends every connection, and waits for the end of each.

@@ -43,13 +43,13 @@ impl Accepted {
     /// A missing header admits everything, as RFC 9110 has it; a part with `q=0` is
     /// a refusal and admits nothing.
     pub fn read(headers: &HeaderMap) -> Self {
-        let (mut any, mut accepted) = (false, Self { json: false, events: false });
+        let is_silent = ranges(headers).next().is_none();
+        let mut accepted = Self { json: is_silent, events: is_silent };
         for (range, is_refused) in ranges(headers) {
-            any = true;
             accepted.json = accepted.json || !is_refused && admits(range, JSON);
             accepted.events = accepted.events || !is_refused && admits(range, EVENT_STREAM);
         }
-        if any { accepted } else { Self { json: true, events: true } }
+        accepted
     }
 }
 

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use switchboard_proto::Table;
 use switchboard_proto::client::{ClientHalf, Sharing, Transmit};
 use switchboard_proto::exchange::{Ask, HeaderParams, Lane, ServerEvent, To};
-use switchboard_proto::failure::Failure;
+use switchboard_proto::failure::{Failure, Words};
 use switchboard_proto::jsonrpc::{self, Incoming, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
@@ -489,8 +489,9 @@ impl Upstream {
         if !message.is_response() {
             self.count_notice(message.text().len());
         }
-        let other = self.past_loops(message);
-        let message = other.as_ref().unwrap_or(message);
+        // Only the gateway that names a server is to take its loop for its own.
+        let looped = self.loop_in(message).map(|it| it.to_error(message.id(), Words::Full));
+        let message = looped.as_ref().unwrap_or(message);
         self.step(|half, now| half.handle_message(lane, message, now))
     }
 

@@ -139,16 +139,13 @@ pub mod meta {
         let split = key.rsplit_once('/').map(|(prefix, name)| (Some(prefix), name));
         let (prefix, name) = split.unwrap_or((None, key));
         let named = is_word(name, "-_.") || (name.is_empty() && prefix.is_some());
+        let is_label = |it: &str| it.starts_with(char::is_alphabetic) && is_word(it, "-");
         named && prefix.is_none_or(|prefix| prefix.split('.').all(is_label))
     }
 
     /// Whether this may be the name of an extension: a key with a prefix (EXT-1).
     pub fn is_extension(id: &str) -> bool {
         is_key(id) && id.rsplit_once('/').is_some_and(|(_, name)| !name.is_empty())
-    }
-
-    fn is_label(label: &str) -> bool {
-        label.starts_with(|first: char| first.is_ascii_alphabetic()) && is_word(label, "-")
     }
 
     /// Whether it is made of letters and digits, with these `marks` between them.

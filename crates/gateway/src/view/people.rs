@@ -146,7 +146,7 @@ impl People {
         lock(&self.known).get(&mark).and_then(Weak::upgrade)
     }
 
-    fn each(&self) -> Vec<Arc<Person>> {
+    pub(crate) fn each(&self) -> Vec<Arc<Person>> {
         lock(&self.known).values().filter_map(Weak::upgrade).collect()
     }
 
@@ -159,11 +159,6 @@ impl People {
     /// For how many people a server is ready.
     pub(crate) fn ready(&self, server: &str) -> usize {
         self.each().iter().filter(|person| person.roster.is_ready(server)).count()
-    }
-
-    /// Whether this is so of anybody's servers.
-    pub(crate) fn any_roster(&self, is_so: impl Fn(&Roster) -> bool) -> bool {
-        self.each().iter().any(|person| is_so(&person.roster))
     }
 
     /// Lets go of everybody's servers, and waits for it.

@@ -164,13 +164,6 @@ impl Upstream {
         }
     }
 
-    /// Logs why a call failed, where its client is not told all of it.
-    pub(super) fn log_details(&self, why: &Failure) {
-        if self.server.details.is_discreet && why.brief() != why.to_string() {
-            tracing::warn!(server = self.name, "{why}");
-        }
-    }
-
     /// Logs that a message that wants no answer was not delivered, with the same restraint.
     pub(super) fn log_undelivered(&self, message: &Message, why: &Failure) {
         let more = lock(&self.undelivered).handle_line(now());

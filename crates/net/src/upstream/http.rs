@@ -376,7 +376,10 @@ impl Upstream {
             self.log_undelivered(&post.message, why);
             return PendingWork::none();
         }
-        self.log_details(why);
+        // The log has what the client is not told.
+        if self.server.details.is_discreet && why.brief() != why.to_string() {
+            tracing::warn!(server = self.name, "{why}");
+        }
         self.step(|half, now| half.handle_unanswered(post.lane, why, now))
     }
 

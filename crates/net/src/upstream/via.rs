@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use switchboard_proto::failure::{Failure, Words};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal;
 use tokio::sync::watch;
@@ -290,12 +290,6 @@ impl ServerTarget {
 }
 
 impl Upstream {
-    /// What the server says, or what is told instead if it says that it leads
-    /// back: only the gateway that names it is to take that for its own loop.
-    pub(super) fn past_loops(&self, message: &Message) -> Option<Message> {
-        Some(self.loop_in(message)?.to_error(message.id(), Words::Full))
-    }
-
     /// The failure of a call if this says that the server leads back.
     pub(super) fn loop_in(&self, message: &Message) -> Option<Failure> {
         let via = self.server.via().filter(|via| refusal::is_loop(message, via.id))?;
