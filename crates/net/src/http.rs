@@ -138,6 +138,20 @@ mod tests {
     }
 
     #[test]
+    fn each_form_of_an_answer_is_accepted_for_itself() {
+        for (accept, json, events) in [
+            ("application/json, text/event-stream", true, true),
+            ("application/json", true, false),
+            ("application/*;q=0.5", true, false),
+            ("text/event-stream, application/json; q=0", false, true),
+            ("text/html", false, false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
+            assert_eq!(Accepted::read(&headers), Accepted { json, events }, "{accept}");
+        }
+    }
+
+    #[test]
     fn several_accept_headers_count_as_one_list() {
         let mut headers = HeaderMap::new();
         headers.append(ACCEPT, "application/json".parse().unwrap());

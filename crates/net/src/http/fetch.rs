@@ -282,6 +282,20 @@ mod tests {
     }
 
     #[test]
+    fn the_host_of_a_plain_url_has_no_credentials_and_no_usual_port() {
+        for (url, host) in [
+            ("http://host/mcp", Some("host")),
+            ("http://host:80/mcp", Some("host")),
+            ("http://user:secret@host:81/mcp", Some("host:81")),
+            ("http://[::1]:3000/mcp", Some("[::1]:3000")),
+            ("https://host/mcp", None),
+        ] {
+            let found = host_header(&Uri::from_static(url));
+            assert_eq!(found.as_ref().map(HeaderValue::as_bytes), host.map(str::as_bytes), "{url}");
+        }
+    }
+
+    #[test]
     fn only_method_preserving_redirects_within_the_origin_are_followed() {
         // wire: MH-18, OLD-3
         let from = Uri::from_static("http://host/mcp");
