@@ -44,8 +44,10 @@
 //! - Facts: [`revision`], [`method`], [`refusal`], [`failure`], [`limits`].
 //! - What one revision knows and another does not: [`project`]; which trace a call is part of: [`trace`].
 //! - The conversation: [`exchange`], and a half for each side, [`server`] and [`client`].
+//! - Signing in: [`auth`].
 //! - Parts of the halves: [`replay`], [`backoff`].
 
+pub mod auth;
 pub mod backoff;
 pub mod client;
 pub mod exchange;

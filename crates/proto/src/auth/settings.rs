@@ -1,0 +1,94 @@
+//! What the user says about signing in to one server.
+
+use serde_json::{Map, Value};
+
+use super::Secret;
+
+/// What the user says; nothing of it has to be said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OauthSettings {
+    /// How a token is got.
+    pub grant: GrantType,
+    /// The id that the authorization server knows us by.
+    pub client_id: Option<String>,
+    /// Its secret.
+    pub client_secret: Option<Secret>,
+    /// The private key that shows who we are in the place of a secret, as PEM.
+    pub private_key: Option<Secret>,
+    /// The authorization server to use; `client_id` belongs to it.
+    pub issuer: Option<String>,
+    /// What the metadata of the authorization server may call itself beside its own name.
+    pub trusted_issuer: Option<String>,
+    /// Where the metadata of the authorization server is, if not where the rules say.
+    pub metadata_url: Option<String>,
+    /// Endpoints that are used in the place of those that the metadata names.
+    pub endpoints: Endpoints,
+    /// The scopes to ask for, whatever the server names.
+    pub scopes: Option<Vec<String>>,
+    /// What the token is for.
+    pub resource: ResourceParameter,
+    /// More parameters of the authorization request. They replace none of ours.
+    pub authorize_params: Vec<(String, String)>,
+    /// The authorization server has PKCE, though it does not say so.
+    pub assume_pkce: bool,
+    /// A document that describes us; its URL is our id where that is understood.
+    pub client_metadata_url: Option<String>,
+    /// What is registered of us beside what must be.
+    pub client_metadata: Map<String, Value>,
+    /// The ID token goes to the server in the place of the access token.
+    pub use_id_token: bool,
+    /// Tokens are bound to a key of ours.
+    pub dpop: bool,
+}
+
+/// Endpoints of an authorization server that the user names.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[expect(missing_docs, reason = "the names are those of RFC 8414")]
+pub struct Endpoints {
+    pub authorization: Option<String>,
+    pub token: Option<String>,
+}
+
+/// How a token is got.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum GrantType {
+    /// A person says yes in a browser.
+    #[default]
+    Code,
+    /// A person says yes in a browser of another machine.
+    Device,
+    /// We are known, and nobody has to say yes.
+    ClientCredentials,
+    /// The identity provider of the company says yes.
+    Enterprise(IdentityProvider),
+    /// The platform that we run on has told us who we are.
+    Workload {
+        /// The JWT of the platform.
+        assertion: Secret,
+    },
+}
+
+/// The identity provider of a company, and what it knows of its user.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct IdentityProvider {
+    /// Where it issues tokens.
+    pub token_endpoint: String,
+    /// What it knows us by.
+    pub client_id: String,
+    /// The secret of that.
+    pub client_secret: Option<Secret>,
+    /// What shows who the user is.
+    pub id_token: Secret,
+}
+
+/// What tokens are for, in the requests for them (RFC 8707).
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum ResourceParameter {
+    /// What the server calls itself.
+    #[default]
+    OfServer,
+    /// This.
+    Given(String),
+    /// It is left out: some identity providers refuse it.
+    LeftOut,
+}
