@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use switchboard_net::platform;
-use switchboard_net::upstream::{Credential, Fetching, NoCredential};
+use switchboard_net::upstream::{Credential, CredentialRefusal, Fetching, NoCredential};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -217,14 +217,21 @@ impl Credential for CredentialSource {
         &self.credentials.pass
     }
 
-    fn headers(&self, client: &HeaderMap) -> Fetching<'_> {
-        let client = client.clone();
+    fn headers<'c>(
+        &'c self,
+        client: &'c HeaderMap,
+        refusal: Option<&'c CredentialRefusal>,
+    ) -> Fetching<'c> {
         Box::pin(async move {
+            // There may be other ones by now, and that is found out once.
+            if refusal.is_some_and(|it| it.attempt > 0 || it.status != StatusCode::UNAUTHORIZED) {
+                return Ok(None);
+            }
             let fetched = self.credentials.fetch(&self.environment).await.map_err(|error| {
                 let why = error.source().map(|why| format!(": {why}")).unwrap_or_default();
-                NoCredential(format!("{error}{why}"))
+                NoCredential::Unavailable(format!("{error}{why}"))
             })?;
-            Ok(self.credentials.merge(&client, &self.headers, &fetched))
+            Ok(Some(self.credentials.merge(client, &self.headers, &fetched).into()))
         })
     }
 }

@@ -48,7 +48,8 @@ use flood::{Flood, Ration};
 use pipe::{Outbound, PipeState};
 use target::CredentialCache;
 pub use target::{
-    Credential, Fetching, NoCredential, ServerTarget, Strategy, Target, UnknownStrategy,
+    Credential, CredentialRefusal, FetchedHeaders, Fetching, NoCredential, ServerTarget, Strategy,
+    Target, UnknownStrategy,
 };
 pub(crate) use usage::Tenant;
 pub use usage::Traffic;

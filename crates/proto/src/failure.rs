@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::json;
 
+use crate::auth::AuthError;
 use crate::jsonrpc::{Id, Kind, Message};
 use crate::refusal::{Refusal, code, seconds};
 
@@ -50,6 +51,9 @@ pub enum Failure {
     /// The headers that the server wants to see could not be found out.
     #[error("the credentials for this server cannot be had")]
     NoCredential,
+    /// Somebody has to sign in to the server, and nobody has.
+    #[error("a sign-in is needed: {why}")]
+    NotSignedIn { why: Arc<AuthError> },
     /// An HTTP response that is no answer. The challenge is its `WWW-Authenticate`.
     #[error("HTTP {status}: {text}")]
     HttpStatus { status: u16, text: Box<str>, challenge: Option<Box<str>> },
@@ -152,6 +156,7 @@ impl Failure {
             Self::NotStarted { .. }                   => "not_started",
             Self::Unreachable { .. }                  => "unreachable",
             Self::NoCredential                        => "no_credential",
+            Self::NotSignedIn { .. }                  => "not_signed_in",
             Self::HttpStatus { .. }                   => "http_status",
             Self::NotMcp { .. }                       => "not_mcp",
             Self::WrongTransport { .. }               => "wrong_transport",
@@ -207,6 +212,7 @@ impl Failure {
             Self::Exited(exit) => exit.brief(),
             Self::NotStarted { .. } => "the server could not be started".to_owned(),
             Self::Unreachable { .. } => "the server cannot be reached".to_owned(),
+            Self::NotSignedIn { .. } => "nobody has signed in to this server".to_owned(),
             Self::HttpStatus { status, .. } => {
                 let status = StatusCode::from_u16(*status).unwrap_or_default();
                 let reason = status.canonical_reason().unwrap_or("no success");

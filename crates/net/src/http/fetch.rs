@@ -29,9 +29,11 @@ use tower_service::Service as _;
 mod connect;
 mod fetch_error;
 mod proxy;
+mod reach;
 
 pub use fetch_error::{Cause, FetchError, SetupError};
 pub use proxy::ProxySettings;
+pub use reach::{Reach, is_public};
 pub use rustls::pki_types::CertificateDer;
 
 /// How to reach servers.
@@ -47,6 +49,8 @@ pub struct FetchOptions {
     pub idle_timeout: Duration,
     /// Whether IPv6 addresses of names are left out, where they lead nowhere.
     pub only_ipv4: bool,
+    /// Which addresses a name may lead to.
+    pub reach: Reach,
 }
 
 impl Default for FetchOptions {
@@ -60,6 +64,7 @@ impl Default for FetchOptions {
             // after five seconds; a call that is sent at that moment is lost.
             idle_timeout: Duration::from_secs(4),
             only_ipv4: false,
+            reach: Reach::Anywhere,
         }
     }
 }
@@ -81,16 +86,14 @@ pub struct Fetch {
     client: Client<Connector, Full<Bytes>>,
     connector: Connector,
     proxies: Arc<Proxies>,
-    connect_timeout: Duration,
+    options: Arc<FetchOptions>,
 }
 
 impl Fetch {
     /// A client with an empty pool; connects to nothing yet.
     pub fn new(options: FetchOptions) -> Result<Self, SetupError> {
         let proxies = Arc::new(options.proxy.compile()?);
-        let tls = connect::tls_config(options.extra_roots)?;
-        let connector =
-            Connector::new(tls, Arc::clone(&proxies), options.connect_timeout, options.only_ipv4);
+        let connector = Connector::new(&options, Arc::clone(&proxies))?;
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -99,7 +102,12 @@ impl Fetch {
             .http2_keep_alive_interval(KEEP_ALIVE)
             .http2_keep_alive_timeout(KEEP_ALIVE)
             .build(connector.clone());
-        Ok(Self { client, connector, proxies, connect_timeout: options.connect_timeout })
+        Ok(Self { client, connector, proxies, options: Arc::new(options) })
+    }
+
+    /// The same client, with a pool of its own, for URLs that others name.
+    pub fn within(&self, reach: Reach) -> Result<Self, SetupError> {
+        Self::new(FetchOptions { reach, ..FetchOptions::clone(&self.options) })
     }
 
     /// Makes a connection and closes it, to see whether that works and how long
@@ -108,7 +116,7 @@ impl Fetch {
         check_target(target)?;
         let dialled = self.connector.clone().call(target.clone()).await;
         dialled.map(drop).map_err(|error| {
-            FetchError::from_connector(error.as_ref(), target, self.connect_timeout)
+            FetchError::from_connector(error.as_ref(), target, self.options.connect_timeout)
         })
     }
 
@@ -148,8 +156,9 @@ impl Fetch {
             request.headers_mut().insert(PROXY_AUTHORIZATION, auth.clone());
         }
         let sent = self.client.request(request.map(Full::new)).await;
-        let response =
-            sent.map_err(|error| FetchError::from_client(&error, &target, self.connect_timeout))?;
+        let response = sent.map_err(|error| {
+            FetchError::from_client(&error, &target, self.options.connect_timeout)
+        })?;
         match proxy {
             Some(proxy) if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
                 Err(FetchError::proxy_wants_credentials(proxy.uri(), &target))

@@ -35,7 +35,7 @@ use tokio::sync::{Notify, watch};
 
 use super::flood::too_long;
 use super::via::{self, Via};
-use super::{Core, Fallback, ServerTarget, Target, Upstream, add};
+use super::{Core, CredentialRefusal, Fallback, ServerTarget, Target, Upstream, add};
 use crate::backend::PendingWork;
 use crate::connection::lock;
 use crate::drive::{Either, Stop, race};
@@ -232,22 +232,33 @@ impl Upstream {
     }
 
     /// Sends what `request` makes, with our credentials. A server that does not let
-    /// us in has done nothing: it is asked once more, if there may be other
-    /// credentials by now.
+    /// us in has done nothing: it is asked again while there are other credentials.
     pub(super) async fn send(
         &self,
         endpoint: &HttpEndpoint,
         request: impl Fn(&HttpEndpoint) -> Request<Bytes>,
     ) -> Result<Response<Incoming>, Failure> {
-        let shown = self.credentials(None).await?;
-        lock(&endpoint.headers).clone_from(&shown);
-        let response = endpoint.fetch.send(request(endpoint)).await?;
-        if response.status() != StatusCode::UNAUTHORIZED || self.server.details.credential.is_none()
-        {
-            return Ok(response);
+        let credential = self.server.details.credential.as_ref();
+        let mut shown = self.credentials(None).await?.unwrap_or_default();
+        for attempt in 0..MOST_CREDENTIALS {
+            lock(&endpoint.headers).clone_from(&shown);
+            let mut request = request(endpoint);
+            if let Some(credential) = credential {
+                credential.sign(&mut request);
+            }
+            let response = endpoint.fetch.send(request).await?;
+            let status = response.status();
+            if !matches!(status.as_u16(), 401 | 403) || credential.is_none() {
+                return Ok(response);
+            }
+            let answer = response.headers().clone();
+            let refusal = CredentialRefusal { status, answer, shown, attempt };
+            match Box::pin(self.credentials(Some(&refusal))).await? {
+                Some(other) => shown = other,
+                None => return Ok(response),
+            }
         }
-        let other = self.credentials(Some(&shown)).await?;
-        lock(&endpoint.headers).clone_from(&other);
+        lock(&endpoint.headers).clone_from(&shown);
         Ok(Box::pin(endpoint.fetch.send(request(endpoint))).await?)
     }
 
@@ -401,6 +412,10 @@ impl Upstream {
         _ = self.in_flight.subscribe().wait_for(|&count| count < MOST).await;
     }
 }
+
+/// How often one request may be refused before the refusal is final: for an old token, for
+/// a new one, and for its scopes, twice.
+const MOST_CREDENTIALS: usize = 5;
 
 /// The lane of the call with this id.
 pub(super) fn lane_of(id: &Id) -> Option<Lane> {

@@ -7,8 +7,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, HeaderName, Uri, header};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Request, StatusCode, Uri, header};
 use serde::Deserialize;
+use switchboard_proto::auth::AuthError;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::revision::Era;
 use tokio::sync::{Mutex, watch};
@@ -286,60 +288,112 @@ impl fmt::Debug for ServerTarget {
 pub trait Credential: Send + Sync {
     /// Headers of clients that are passed on.
     fn passes(&self) -> &[HeaderName];
-    /// All headers, for a client with these. Those that are the protocol's to
-    /// set are left out of them.
-    fn headers(&self, client: &HeaderMap) -> Fetching<'_>;
+    /// All headers, for a client with these. Those that are the protocol's to set are left
+    /// out of them. After a `refusal` they are other ones, or none if there are no others.
+    fn headers<'c>(
+        &'c self,
+        client: &'c HeaderMap,
+        refusal: Option<&'c CredentialRefusal>,
+    ) -> Fetching<'c>;
+    /// Adds what one request alone may carry.
+    fn sign(&self, _request: &mut Request<Bytes>) {}
 }
 
 /// Headers on their way.
-pub type Fetching<'c> = Pin<Box<dyn Future<Output = Result<HeaderMap, NoCredential>> + Send + 'c>>;
+pub type Fetching<'c> =
+    Pin<Box<dyn Future<Output = Result<Option<FetchedHeaders>, NoCredential>> + Send + 'c>>;
 
-/// Why there are none, for the log. It may name files, so clients do not see it.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct NoCredential(pub String);
+/// Headers that a server is shown.
+#[derive(Clone, Debug, Default)]
+pub struct FetchedHeaders {
+    /// The headers.
+    pub headers: HeaderMap,
+    /// When they have to be fetched again.
+    pub until: Option<Instant>,
+}
 
-/// The headers that a connection sends, and when they were read. The lock is held while they
-/// are read, so that they are read once for all that wait.
-pub(super) type CredentialCache = Mutex<Option<(Arc<HeaderMap>, Instant)>>;
+impl From<HeaderMap> for FetchedHeaders {
+    fn from(headers: HeaderMap) -> Self {
+        Self { headers, until: None }
+    }
+}
+
+/// What a server said to what it was shown.
+#[derive(Clone, Debug)]
+pub struct CredentialRefusal {
+    /// 401, or 403.
+    pub status: StatusCode,
+    /// The headers of its answer.
+    pub answer: HeaderMap,
+    /// What it was shown.
+    pub shown: Arc<HeaderMap>,
+    /// How often it has refused this one request before.
+    pub attempt: usize,
+}
+
+/// Why there are none.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NoCredential {
+    /// For the log: it may name files, so clients do not see it.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Somebody has to sign in.
+    #[error("{0}")]
+    NotSignedIn(#[from] AuthError),
+}
+
+/// The headers that a connection sends, when they were read, and until when they are good.
+/// The lock is held while they are read, so that they are read once for all that wait.
+pub(super) type CredentialCache = Mutex<Option<(Arc<HeaderMap>, Instant, Option<Instant>)>>;
 
 /// A connection that is made so soon after another is a part of the same attempt.
 const SAME_ATTEMPT: Duration = Duration::from_secs(5);
 
 impl Upstream {
-    /// The headers to send, other ones than `stale` if those were no good.
+    /// The headers to send; after a refusal other ones, or none if there are none.
     pub(super) async fn credentials(
         &self,
-        stale: Option<&Arc<HeaderMap>>,
-    ) -> Result<Arc<HeaderMap>, Failure> {
+        refusal: Option<&CredentialRefusal>,
+    ) -> Result<Option<Arc<HeaderMap>>, Failure> {
         let mut headers = self.credentials.lock().await;
-        if let Some((known, _)) = &*headers
-            && stale.is_none_or(|stale| !Arc::ptr_eq(stale, known))
+        if let Some((known, _, until)) = &*headers
+            && refusal.is_none_or(|refusal| !Arc::ptr_eq(&refusal.shown, known))
+            && until.is_none_or(|until| now() < until)
         {
-            return Ok(Arc::clone(known));
+            return Ok(Some(Arc::clone(known)));
         }
         let none = HeaderMap::new();
         let found = match (&self.server.details.credential, self.server.target()) {
             (Some(credential), _) => {
-                let found = credential.headers(self.server.passed().unwrap_or(&none)).await;
-                let mut found = found.map_err(|why| {
+                let client = self.server.passed().unwrap_or(&none);
+                let found = credential.headers(client, refusal).await.map_err(|why| {
                     tracing::warn!(server = self.name, "{why}");
-                    Failure::NoCredential
+                    Failure::from(why)
                 })?;
-                tidy(&mut found);
+                let Some(mut found) = found else { return Ok(None) };
+                tidy(&mut found.headers);
                 found
             }
-            (None, Target::Url { headers, .. }) => headers.clone(),
-            (None, Target::Command(_)) => none,
+            (None, Target::Url { headers, .. }) => headers.clone().into(),
+            (None, Target::Command(_)) => none.into(),
         };
-        let found = Arc::new(found);
-        *headers = Some((Arc::clone(&found), now()));
-        Ok(found)
+        let shown = Arc::new(found.headers);
+        *headers = Some((Arc::clone(&shown), now(), found.until));
+        Ok(Some(shown))
     }
 
     /// A connection is made: what was read for an earlier one is not sent any more.
     pub(super) async fn renew_credentials(&self) {
         let mut headers = self.credentials.lock().await;
-        headers.take_if(|(_, read)| now().saturating_duration_since(*read) >= SAME_ATTEMPT);
+        headers.take_if(|(_, read, _)| now().saturating_duration_since(*read) >= SAME_ATTEMPT);
+    }
+}
+
+impl From<NoCredential> for Failure {
+    fn from(why: NoCredential) -> Self {
+        match why {
+            NoCredential::Unavailable(_) => Self::NoCredential,
+            NoCredential::NotSignedIn(why) => Self::NotSignedIn { why: Arc::new(why) },
+        }
     }
 }

@@ -32,8 +32,9 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::fetch_error::{Cause, SetupError};
-use super::origin;
 use super::proxy::{Proxies, is_socks};
+use super::reach::{Reach, address_of};
+use super::{FetchOptions, origin};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
@@ -48,13 +49,11 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(
-        tls: ClientConfig,
-        proxies: Arc<Proxies>,
-        limit: Duration,
-        only_ipv4: bool,
-    ) -> Self {
-        let mut tcp = Tcp::new_with_resolver(Resolver { system: GaiResolver::new(), only_ipv4 });
+    pub(super) fn new(options: &FetchOptions, proxies: Arc<Proxies>) -> Result<Self, SetupError> {
+        let tls = tls_config(options.extra_roots.clone())?;
+        let (only_ipv4, reach) = (options.only_ipv4, options.reach);
+        let resolver = Resolver { system: GaiResolver::new(), only_ipv4, reach };
+        let mut tcp = Tcp::new_with_resolver(resolver);
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         // Finds out about a peer that vanished while a stream was silent.
@@ -68,8 +67,8 @@ impl Connector {
             .with_tls_config(tls)
             .https_or_http()
             .enable_all_versions()
-            .wrap_connector(Dial { tcp, to_proxy, proxies });
-        Self { https, limit }
+            .wrap_connector(Dial { tcp, to_proxy, proxies, reach });
+        Ok(Self { https, limit: options.connect_timeout })
     }
 }
 
@@ -96,6 +95,7 @@ pub(super) struct Dial {
     tcp: Tcp,
     to_proxy: HttpsConnector<Tcp>,
     proxies: Arc<Proxies>,
+    reach: Reach,
 }
 
 impl Service<Uri> for Dial {
@@ -111,6 +111,10 @@ impl Service<Uri> for Dial {
     fn call(&mut self, target: Uri) -> Connecting<DialledStream> {
         let mut dial = self.clone();
         Box::pin(async move {
+            // An address is not looked up, and so not checked there.
+            if target.host().and_then(address_of).is_some_and(|it| !dial.reach.has(it)) {
+                return Err(Unresolved(out_of_reach()).into());
+            }
             let Some(proxy) = dial.proxies.towards(&target) else {
                 return Ok(DialledStream::opaque(ServerStream::Http(dial.tcp.call(target).await?)));
             };
@@ -217,6 +221,7 @@ pub(super) struct Resolver {
     system: GaiResolver,
     /// Leaves out what a network may not really carry.
     only_ipv4: bool,
+    reach: Reach,
 }
 
 impl Service<Name> for Resolver {
@@ -229,17 +234,22 @@ impl Service<Name> for Resolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let (resolving, only_ipv4) = (self.system.call(name), self.only_ipv4);
+        let (resolving, only_ipv4, reach) = (self.system.call(name), self.only_ipv4, self.reach);
         Box::pin(async move {
             let addresses = resolving.await.map_err(Unresolved)?;
-            let usable = |address: &SocketAddr| !only_ipv4 || address.is_ipv4();
+            let usable =
+                |address: &SocketAddr| (!only_ipv4 || address.is_ipv4()) && reach.has(address.ip());
             let addresses: Vec<_> = addresses.filter(usable).collect();
             if addresses.is_empty() {
-                return Err(Unresolved(io::Error::other("it has no address that may be used")));
+                return Err(Unresolved(out_of_reach()));
             }
             Ok(addresses.into_iter())
         })
     }
+}
+
+fn out_of_reach() -> io::Error {
+    io::Error::other("it has no address that may be used")
 }
 
 /// DNS does not know the name.
@@ -261,7 +271,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const SOCKS_PORT: u16 = 1080;
 
 /// TLS 1.2 and 1.3, no client certificate.
-pub(super) fn tls_config(extra: Vec<CertificateDer<'static>>) -> Result<ClientConfig, SetupError> {
+fn tls_config(extra: Vec<CertificateDer<'static>>) -> Result<ClientConfig, SetupError> {
     for root in &extra {
         let added = RootCertStore::empty().add(root.clone());
         added.map_err(|error| SetupError::BadRoot(Cause::of(&error)))?;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
-use switchboard_net::upstream::{Credential, Fetching, NoCredential, ServerTarget, Strategy};
+use switchboard_net::upstream::{
+    Credential, CredentialRefusal, Fetching, NoCredential, ServerTarget, Strategy,
+};
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{Caller, LEGACY, error_of};
 use switchboard_testkit::http::HttpServer;
@@ -30,17 +32,24 @@ impl Credential for Words {
         &[]
     }
 
-    fn headers(&self, _client: &HeaderMap) -> Fetching<'_> {
+    fn headers<'c>(
+        &'c self,
+        _client: &'c HeaderMap,
+        refusal: Option<&'c CredentialRefusal>,
+    ) -> Fetching<'c> {
         Box::pin(async move {
+            if refusal.is_some_and(|it| it.attempt > 0 || it.status != StatusCode::UNAUTHORIZED) {
+                return Ok(None);
+            }
             let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
             if number > self.most {
-                return Err(NoCredential("no words in /secret/place".to_owned()));
+                return Err(NoCredential::Unavailable("no words in /secret/place".to_owned()));
             }
             let mut headers = HeaderMap::new();
             headers.insert("x-word", number.to_string().parse().expect("a number"));
             // The protocol's own are not for it to set.
             headers.insert("mcp-session-id", "mine".parse().expect("a word"));
-            Ok(headers)
+            Ok(Some(headers.into()))
         })
     }
 }
