@@ -46,6 +46,7 @@
 //! - The conversation: [`exchange`], and a half for each side, [`server`] and [`client`].
 //! - Parts of the halves: [`replay`], [`backoff`].
 
+pub mod auth;
 pub mod backoff;
 pub mod client;
 pub mod exchange;
