@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 mod challenge;
+pub mod claims;
 mod flow;
 mod machine;
 mod metadata;
