@@ -26,6 +26,9 @@ mod record;
 mod settings;
 mod token;
 
+#[cfg(test)]
+mod tests;
+
 pub use challenge::Challenge;
 pub use flow::{Goal, Redirect};
 pub use machine::{

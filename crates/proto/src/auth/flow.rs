@@ -348,8 +348,8 @@ impl Flow {
             return Ok(Registration {
                 issuer,
                 client_id,
-                redirect_uris,
                 auth_method,
+                redirect_uris,
                 ..Registration::default()
             });
         }

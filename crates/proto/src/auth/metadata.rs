@@ -21,7 +21,7 @@ pub struct ResourceMetadata {
     pub dpop_bound_access_tokens_required: bool,
 }
 
-/// What an authorization server says of itself (RFC 8414, OpenID discovery).
+/// What an authorization server says of itself (RFC 8414, and the discovery of `OpenID`).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of RFC 8414")]
 pub struct ServerMetadata {

@@ -120,7 +120,7 @@ impl<'f> TokenEndpoint<'f> {
     /// Shows a person a code to type elsewhere, and asks until they have (RFC 8628).
     pub(super) async fn ask_device(&self, endpoint: &str) -> Result<TokenRecord, AuthError> {
         #[derive(Deserialize)]
-        struct DeviceCode {
+        struct DeviceAnswer {
             device_code: Secret,
             user_code: String,
             verification_uri: String,
@@ -131,7 +131,7 @@ impl<'f> TokenEndpoint<'f> {
         let mut parameters = self.with_scope(Vec::new());
         parameters.extend(self.source.resource.as_deref().map(|resource| ("resource", resource)));
         let response = self.send(endpoint, parameters).await?;
-        let device: DeviceCode = read_json(endpoint, &response)?;
+        let device: DeviceAnswer = read_json(endpoint, &response)?;
         check_endpoint(&device.verification_uri)?;
         device.verification_uri_complete.iter().try_for_each(|url| check_endpoint(url))?;
         let (url, code) = (device.verification_uri, device.user_code);
@@ -348,7 +348,7 @@ struct TokenAnswer {
 /// Seconds; some servers write them as text, or with a fraction.
 fn read_seconds<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let value = Value::deserialize(from)?;
-    let text = value.as_str().map(str::to_owned).unwrap_or_else(|| value.to_string());
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     Ok(text.split('.').next().and_then(|whole| whole.parse().ok()))
 }
 
