@@ -9,6 +9,7 @@
 //! | names for processes that no later process has | `process_space`, `process_began` |
 //! | files that only we may read, or change | `private_file`, `make_private_folder`, `is_private`, `may_others_write`, `may_others_replace` |
 //! | files that are no files | `open_without_waiting`, `is_executable`, `is_stdin_a_pipe` |
+//! | the commands that open a page in a browser | `page_openers` |
 //! | what we use, and may use | `open_files`, `open_files_limit`, `raise_open_files_limit`, `resident_memory` |
 
 use std::collections::HashSet;
@@ -107,6 +108,25 @@ pub fn is_stdin_a_pipe() -> bool {
     let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
     let kind = stdin.and_then(|stdin| stdin.metadata()).map(|about| about.file_type());
     kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket())
+}
+
+/// The commands that open a page in the user's browser, best first; none where there is no
+/// screen. `variable` is the environment.
+pub(crate) fn page_openers(
+    variable: impl Fn(&str) -> Option<String>,
+) -> Vec<&'static [&'static str]> {
+    if cfg!(target_os = "macos") {
+        return vec![&["/usr/bin/open"]];
+    }
+    let is_set = |name| variable(name).is_some_and(|value| !value.is_empty());
+    let mut openers: Vec<&[&str]> = Vec::new();
+    if is_set("WSL_DISTRO_NAME") {
+        openers.extend([&["wslview"][..], &["rundll32.exe", "url.dll,FileProtocolHandler"]]);
+    }
+    if is_set("DISPLAY") || is_set("WAYLAND_DISPLAY") {
+        openers.extend([&["xdg-open"][..], &["gio", "open"], &["x-www-browser"]]);
+    }
+    openers
 }
 
 /// How many files we may have open; none if there is no limit.
