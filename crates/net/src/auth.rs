@@ -3,3 +3,4 @@
 pub mod browser;
 pub mod callback;
 pub mod person;
+pub mod store;
