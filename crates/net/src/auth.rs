@@ -1,4 +1,23 @@
-//! OAuth, as far as it takes cryptography, sockets or files.
+//! Signing in to servers that want an access token: runs the machine of
+//! [`switchboard_proto::auth`] with sockets, a browser and a store.
+//!
+//! ```text
+//!   upstream ──401──▶ OauthCredential ──▶ Authorizer ──▶ SignIn (pure)
+//!                                          │  store: one login for all processes
+//!                                          │  fetch: bounded, and only where it may go
+//!                                          └─ person: a browser, and a port to come back to
+//! ```
 
 pub mod bounded;
+pub mod browser;
+pub mod callback;
+mod credential;
+mod fetch;
 pub mod jws;
+pub mod person;
+mod sign_in;
+pub mod store;
+
+pub use credential::OauthCredential;
+pub use fetch::ReachPolicy;
+pub use sign_in::{Account, Authorizer, LoginMode, SignInOptions};

@@ -7,13 +7,15 @@
 //! | a child that ends with all it started, also if we are killed | `EmptyGroup`, `ChildGroup`, `guard` |
 //! | the same for a helper that we wait for | `lead_own_group`, `kill_led_group` |
 //! | names for processes that no later process has | `process_space`, `process_began` |
-//! | files that only we may read, or change | `private_file`, `make_private_folder`, `is_private`, `may_others_write`, `may_others_replace` |
+//! | files that only we may read, or change | `private_file`, `make_private_folder`, `is_private`, `is_only_ours`, `may_others_write`, `may_others_replace` |
+//! | files that stay, and are the same | `sync_folder`, `is_at` |
 //! | files that are no files | `open_without_waiting`, `is_executable`, `is_stdin_a_pipe` |
+//! | the commands that open a page in a browser | `page_openers` |
 //! | what we use, and may use | `open_files`, `open_files_limit`, `raise_open_files_limit`, `resident_memory` |
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{
@@ -79,6 +81,26 @@ pub(crate) fn is_private(folder: &Path) -> io::Result<bool> {
     Ok(about.uid() == geteuid().as_raw() && about.mode() & 0o022 == 0)
 }
 
+/// Whether nobody but us and the administrator may read or change a file or a folder.
+pub(crate) fn is_only_ours(about: &Metadata) -> bool {
+    (about.uid() == geteuid().as_raw() || about.uid() == 0) && about.mode() & 0o777 & !0o700 == 0
+}
+
+/// Makes the names in a folder last: what was renamed there survives a loss of power.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Whether an open file is still the one that has this name.
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(named) => Ok((open.dev(), open.ino()) == (named.dev(), named.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether others than the owner may write a file, or in a folder.
 pub fn may_others_write(path: &Path) -> bool {
     path.metadata().is_ok_and(|about| about.mode() & 0o022 != 0)
@@ -107,6 +129,25 @@ pub fn is_stdin_a_pipe() -> bool {
     let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
     let kind = stdin.and_then(|stdin| stdin.metadata()).map(|about| about.file_type());
     kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket())
+}
+
+/// The commands that open a page in the user's browser, best first; none where there is no
+/// screen. `variable` is the environment.
+pub(crate) fn page_openers(
+    variable: impl Fn(&str) -> Option<String>,
+) -> Vec<&'static [&'static str]> {
+    if cfg!(target_os = "macos") {
+        return vec![&["/usr/bin/open"]];
+    }
+    let is_set = |name| variable(name).is_some_and(|value| !value.is_empty());
+    let mut openers: Vec<&[&str]> = Vec::new();
+    if is_set("WSL_DISTRO_NAME") {
+        openers.extend([&["wslview"][..], &["rundll32.exe", "url.dll,FileProtocolHandler"]]);
+    }
+    if is_set("DISPLAY") || is_set("WAYLAND_DISPLAY") {
+        openers.extend([&["xdg-open"][..], &["gio", "open"], &["x-www-browser"]]);
+    }
+    openers
 }
 
 /// How many files we may have open; none if there is no limit.

@@ -5,6 +5,8 @@ mod across;
 #[cfg(test)]
 mod bridge;
 #[cfg(test)]
+mod callback;
+#[cfg(test)]
 mod child;
 #[cfg(test)]
 mod client;

@@ -100,7 +100,7 @@ pub struct AuthResponse {
 }
 
 /// What a pure machine cannot have of itself: chance, the time, and keys.
-pub trait Tools: Send + Sync {
+pub trait Tools: std::fmt::Debug + Send + Sync {
     /// Bytes that nobody can guess.
     fn random(&self) -> [u8; 32];
     /// Seconds since 1970.

@@ -13,7 +13,7 @@ const AS: &str = "https://as.example";
 const REDIRECT: &str = "http://127.0.0.1:4100/callback";
 
 /// Chance and keys that can be foretold.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Foretold {
     drawn: AtomicU8,
     now: AtomicU64,

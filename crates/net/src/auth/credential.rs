@@ -1,0 +1,221 @@
+//! What a server is shown that wants an access token.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
+use switchboard_proto::auth::{AuthError, Challenge, Secret, TokenRecord, dpop_proof};
+
+use super::fetch::DPOP_NONCE;
+use super::sign_in::Authorizer;
+use crate::connection::{lock, now};
+use crate::upstream::{Credential, CredentialRefusal, FetchedHeaders, Fetching, NoCredential};
+
+/// How often a server may ask for more scope in one request (OC-51).
+const MOST_STEP_UPS: usize = 2;
+/// How long scopes that were asked for in vain are not asked for again.
+const REFUSED_FOR: Duration = Duration::from_mins(10);
+/// Sets of scopes that are remembered.
+const MOST_REFUSED: usize = 32;
+
+/// Shows a server the token of one account, beside what it is shown anyway. A server that
+/// refuses it is asked again with a renewed one, and then somebody has to sign in.
+pub struct OauthCredential {
+    authorizer: Authorizer,
+    others: HeaderSource,
+    /// The token that was shown last, if it is bound to a key.
+    bound: Mutex<Option<BoundToken>>,
+    /// What the server wants to find in the next proof.
+    nonce: Mutex<Option<String>>,
+    /// Scopes that were asked for in vain, and when.
+    refused: Mutex<HashMap<Vec<String>, Instant>>,
+}
+
+/// Where the other headers come from.
+enum HeaderSource {
+    Fixed(HeaderMap),
+    Credential(Arc<dyn Credential>),
+}
+
+struct BoundToken {
+    key: Secret,
+    token: Secret,
+}
+
+impl fmt::Debug for OauthCredential {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("OauthCredential").finish_non_exhaustive()
+    }
+}
+
+impl OauthCredential {
+    /// Shows the token, and these headers.
+    pub fn new(authorizer: Authorizer, headers: HeaderMap) -> Self {
+        Self::of(authorizer, HeaderSource::Fixed(headers))
+    }
+
+    /// Shows the token beside what `others` says.
+    pub fn beside(authorizer: Authorizer, others: Arc<dyn Credential>) -> Self {
+        Self::of(authorizer, HeaderSource::Credential(others))
+    }
+
+    fn of(authorizer: Authorizer, others: HeaderSource) -> Self {
+        let (bound, nonce, refused) = Default::default();
+        Self { authorizer, others, bound, nonce, refused }
+    }
+
+    /// The token after a refusal; none if the refusal is final.
+    async fn next(&self, refusal: &CredentialRefusal) -> Result<Option<TokenRecord>, AuthError> {
+        let values = refusal.answer.get_all(WWW_AUTHENTICATE);
+        let challenge = Challenge::find(values.iter().filter_map(|value| value.to_str().ok()));
+        let stored = self.authorizer.tokens().await?;
+        let shown = shown_token(&refusal.shown);
+        let fresh_nonce = refusal.answer.get(DPOP_NONCE).and_then(|nonce| nonce.to_str().ok());
+        if let Some(nonce) = fresh_nonce
+            && lock(&self.nonce).replace(nonce.to_owned()).as_deref() != Some(nonce)
+            && stored.as_ref().is_some_and(|stored| stored.source.dpop_key.is_some())
+        {
+            return Ok(stored);
+        }
+        if refusal.status == StatusCode::FORBIDDEN {
+            let challenge = challenge.filter(Challenge::asks_for_more_scope);
+            return match challenge {
+                Some(challenge) => self.step_up(challenge, stored, refusal.attempt).await,
+                None => Ok(None),
+            };
+        }
+        let stored = match stored {
+            // Another process has renewed it.
+            Some(stored) if shown.as_deref() != Some(self.word(&stored)) => {
+                return Ok(Some(stored));
+            }
+            stored => stored,
+        };
+        if refusal.attempt == 0
+            && let Some(stored) = &stored
+            && let Some(renewed) = self.authorizer.renew(stored).await?
+            && renewed.access_token != stored.access_token
+        {
+            return Ok(Some(renewed));
+        }
+        // A token that was got for this very request is refused like the one before it.
+        if refusal.attempt >= 2 || (refusal.attempt == 1 && stored.is_none()) {
+            return Ok(None);
+        }
+        let refused = stored.map(|stored| stored.access_token).unwrap_or_default();
+        self.authorizer.sign_in_unless(challenge, Some(refused)).await.map(Some)
+    }
+
+    /// Asks for the scopes that the server wants beside those that were asked for before.
+    async fn step_up(
+        &self,
+        challenge: Challenge,
+        stored: Option<TokenRecord>,
+        attempt: usize,
+    ) -> Result<Option<TokenRecord>, AuthError> {
+        let scopes = challenge.scopes();
+        let granted = stored.as_ref().map(|stored| &*stored.granted).unwrap_or_default();
+        let has_all = !scopes.is_empty() && scopes.iter().all(|scope| granted.contains(scope));
+        let refused = stored.map(|stored| stored.access_token).unwrap_or_default();
+        if has_all || attempt > MOST_STEP_UPS || !self.may_ask_for(&scopes) {
+            return Ok(None);
+        }
+        self.authorizer.sign_in_unless(Some(challenge), Some(refused)).await.map(Some)
+    }
+
+    /// Whether these scopes were not asked for a short while ago. From now on they were.
+    fn may_ask_for(&self, scopes: &[String]) -> bool {
+        let mut refused = lock(&self.refused);
+        refused.retain(|_, since| now().saturating_duration_since(*since) < REFUSED_FOR);
+        let is_new = !refused.contains_key(scopes) && refused.len() < MOST_REFUSED;
+        if is_new {
+            refused.insert(scopes.to_vec(), now());
+        }
+        is_new
+    }
+
+    /// What of a record is sent.
+    fn word<'r>(&self, record: &'r TokenRecord) -> &'r str {
+        let id_token = record.id_token.as_ref().filter(|_| self.authorizer.settings().use_id_token);
+        id_token.unwrap_or(&record.access_token).reveal()
+    }
+
+    fn add(&self, to: &mut FetchedHeaders, record: &TokenRecord) -> Result<(), AuthError> {
+        let key = record.source.dpop_key.clone();
+        let scheme = if key.is_some() { "DPoP" } else { "Bearer" };
+        let value = format!("{scheme} {}", self.word(record));
+        let mut value = HeaderValue::from_str(&value)
+            .map_err(|_| AuthError::OddToken { found: "unusable".to_owned() })?;
+        value.set_sensitive(true);
+        to.headers.insert(AUTHORIZATION, value);
+        *lock(&self.bound) = key.map(|key| BoundToken { key, token: record.access_token.clone() });
+        if let Some(end) = record.expires_at {
+            let life = end.saturating_sub(record.issued_at);
+            let left = end.saturating_sub(self.authorizer.tools().now());
+            let left = Duration::from_secs(left.saturating_sub((life / 10).min(60)).max(1));
+            to.until = Some(to.until.map_or(now() + left, |until| until.min(now() + left)));
+        }
+        Ok(())
+    }
+}
+
+/// The token in the headers that a server was shown.
+fn shown_token(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    value.split_once(' ').map(|(_, token)| token.to_owned())
+}
+
+impl Credential for OauthCredential {
+    fn passes(&self) -> &[HeaderName] {
+        match &self.others {
+            HeaderSource::Fixed(_) => &[],
+            HeaderSource::Credential(others) => others.passes(),
+        }
+    }
+
+    fn headers<'c>(
+        &'c self,
+        client: &'c HeaderMap,
+        refusal: Option<&'c CredentialRefusal>,
+    ) -> Fetching<'c> {
+        Box::pin(async move {
+            let record = match refusal {
+                None => self.authorizer.current().await?,
+                Some(refusal) => match self.next(refusal).await? {
+                    Some(record) => Some(record),
+                    None => return Ok(None),
+                },
+            };
+            let mut found = match &self.others {
+                HeaderSource::Fixed(headers) => headers.clone().into(),
+                HeaderSource::Credential(others) => {
+                    others.headers(client, None).await?.unwrap_or_default()
+                }
+            };
+            if let Some(record) = record {
+                self.add(&mut found, &record).map_err(NoCredential::from)?;
+            }
+            Ok(Some(found))
+        })
+    }
+
+    fn sign(&self, request: &mut Request<Bytes>) {
+        let bound = lock(&self.bound);
+        let Some(BoundToken { key, token }) = &*bound else { return };
+        let (method, url) = (request.method().as_str(), request.uri().to_string());
+        let nonce = lock(&self.nonce).clone();
+        let tools = &**self.authorizer.tools();
+        match dpop_proof(tools, key, method, &url, nonce.as_deref(), Some(token)) {
+            Ok(proof) => {
+                if let Ok(proof) = HeaderValue::from_str(&proof) {
+                    request.headers_mut().insert("dpop", proof);
+                }
+            }
+            Err(error) => tracing::warn!("no proof for a request: {error}"),
+        }
+    }
+}

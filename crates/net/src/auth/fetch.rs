@@ -1,0 +1,153 @@
+//! The requests of a sign-in: bounded, and sent only where they may go.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use switchboard_proto::auth::{AuthRequest, AuthResponse, RequestBody};
+use switchboard_proto::header;
+use switchboard_proto::revision::Revision;
+use tokio::sync::OnceCell;
+
+use crate::http::fetch::{Fetch, Reach, SetupError, is_public, resolve};
+
+/// Bytes of an answer (OB-1).
+const LONGEST: usize = 64 << 10;
+/// How long one request may take, its redirects included.
+const WAIT: Duration = Duration::from_secs(10);
+/// Redirects of a document that are followed.
+const MOST_REDIRECTS: usize = 3;
+
+const DPOP: HeaderName = HeaderName::from_static("dpop");
+pub(super) const DPOP_NONCE: &str = "dpop-nonce";
+
+/// Sends the requests of sign-ins at one server.
+#[derive(Debug)]
+pub(super) struct AuthFetch {
+    /// Reaches what the user named themselves.
+    open: Fetch,
+    /// Reaches what others may name, once it is known where the server is.
+    careful: OnceCell<Fetch>,
+    server: Uri,
+    policy: ReachPolicy,
+}
+
+/// Which addresses the URLs of a sign-in may lead to (OB-3).
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ReachPolicy {
+    /// A server that is not on this machine names public addresses alone, even if its own
+    /// is not one. For gateways: others than their owner may be behind a request.
+    pub is_strict: bool,
+    /// Hosts that may be inside.
+    pub allowed: Vec<String>,
+}
+
+impl AuthFetch {
+    pub(super) fn new(open: Fetch, server: Uri, policy: ReachPolicy) -> Self {
+        Self { open, careful: OnceCell::new(), server, policy }
+    }
+
+    /// Sends a request. An error is the reason in words.
+    pub(super) async fn send(&self, request: AuthRequest) -> Result<AuthResponse, String> {
+        let sending = tokio::time::timeout(WAIT, self.send_all(request));
+        sending.await.unwrap_or_else(|_| Err(format!("no answer within {} s", WAIT.as_secs())))
+    }
+
+    async fn send_all(&self, request: AuthRequest) -> Result<AuthResponse, String> {
+        let mut url: Uri = request.url.parse().map_err(|_| "it is no URL".to_owned())?;
+        for _ in 0..=MOST_REDIRECTS {
+            let fetch = self.fetch_for(&url).await.map_err(|error| error.to_string())?;
+            let sent = fetch.send_once(build(&request, url.clone())).await;
+            let response = sent.map_err(|error| error.to_string())?;
+            let next = redirect(&url, &response).filter(|_| request.body.is_none());
+            let Some(next) = next else { return read(response).await };
+            if url.scheme_str() == Some("https") && next.scheme_str() != Some("https") {
+                return Err("it redirects from https to http".to_owned());
+            }
+            url = next;
+        }
+        Err(format!("more than {MOST_REDIRECTS} redirects"))
+    }
+
+    /// The client for a URL that the server, or what it named, has named.
+    async fn fetch_for(&self, url: &Uri) -> Result<&Fetch, SetupError> {
+        let host = url.host().unwrap_or_default();
+        if self.policy.allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)) {
+            return Ok(&self.open);
+        }
+        let careful = async {
+            let (is_loopback, is_inside) = self.place_of_server().await;
+            self.open.within(match (self.policy.is_strict, is_loopback, is_inside) {
+                (false, _, true) => Reach::Anywhere,
+                (true, true, _) => Reach::PublicAndLoopback,
+                (..) => Reach::Public,
+            })
+        };
+        self.careful.get_or_try_init(|| careful).await
+    }
+
+    /// Whether the server itself is this machine, and whether it is inside a network.
+    async fn place_of_server(&self) -> (bool, bool) {
+        let host = self.server.host().unwrap_or_default().trim_matches(['[', ']']);
+        let port = self.server.port_u16().unwrap_or(443);
+        let found: Vec<_> = match tokio::net::lookup_host((host, port)).await {
+            Ok(found) => found.map(|address| address.ip()).collect(),
+            Err(_) => Vec::new(),
+        };
+        let is_loopback =
+            !found.is_empty() && found.iter().all(|it| it.to_canonical().is_loopback());
+        (is_loopback, found.iter().any(|address| !is_public(*address)))
+    }
+}
+
+fn build(from: &AuthRequest, url: Uri) -> Request<Bytes> {
+    let (method, media, body) = match &from.body {
+        None => (Method::GET, None, Bytes::new()),
+        Some(RequestBody::Form(form)) => {
+            (Method::POST, Some("application/x-www-form-urlencoded"), Bytes::from(form.clone()))
+        }
+        Some(RequestBody::Json(json)) => {
+            (Method::POST, Some("application/json"), Bytes::from(json.clone()))
+        }
+    };
+    let mut request = Request::new(body);
+    let headers = request.headers_mut();
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    if method == Method::GET {
+        // Servers of 2025-03-26 may answer by it (OC-9).
+        let newest = HeaderValue::from_static(Revision::NEWEST_MODERN.as_str());
+        headers.insert(header::PROTOCOL_VERSION, newest);
+    }
+    if let Some(media) = media {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    }
+    let authorization = from.authorization.as_ref().map(|secret| secret.reveal());
+    if let Some(Ok(mut value)) = authorization.map(HeaderValue::from_str) {
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    if let Some(Ok(proof)) = from.dpop.as_deref().map(HeaderValue::from_str) {
+        headers.insert(DPOP, proof);
+    }
+    (*request.method_mut(), *request.uri_mut()) = (method, url);
+    request
+}
+
+fn redirect(from: &Uri, response: &Response<Incoming>) -> Option<Uri> {
+    let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+    let location = response.headers().get(LOCATION).filter(|_| is_redirect)?;
+    resolve(from, location.to_str().ok()?)
+}
+
+async fn read(response: Response<Incoming>) -> Result<AuthResponse, String> {
+    let status = response.status().as_u16();
+    let nonce = response.headers().get(DPOP_NONCE).and_then(|nonce| nonce.to_str().ok());
+    let dpop_nonce = nonce.map(str::to_owned);
+    let body = Limited::new(response.into_body(), LONGEST).collect().await;
+    let body =
+        body.map_err(|_| format!("its answer breaks off, or is longer than {LONGEST} bytes"))?;
+    Ok(AuthResponse { status, body: body.to_bytes().to_vec(), dpop_nonce })
+}

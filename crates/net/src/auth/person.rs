@@ -1,0 +1,21 @@
+//! How somebody is asked to sign in.
+
+use std::fmt;
+use std::pin::Pin;
+
+/// How somebody is asked to sign in. Nothing here waits for the person but
+/// [`pasted`](Self::pasted).
+pub trait Person: fmt::Debug + Send + Sync {
+    /// Shows the page where the user signs in to `server`. The callback listens already.
+    fn show_page(&self, server: &str, url: &str);
+
+    /// Shows where to go on another device, and which code to type there (RFC 8628).
+    fn show_device(&self, server: &str, url: &str, complete_url: Option<&str>, code: &str);
+
+    /// Another process has the page open, and we wait for it.
+    fn show_waiting(&self, server: &str);
+
+    /// The address that the user was sent back to, typed or pasted by them (OC-37). Each call
+    /// gives one line. Where nothing can be typed it is pending for ever.
+    fn pasted<'p>(&'p self) -> Pin<Box<dyn Future<Output = String> + Send + 'p>>;
+}

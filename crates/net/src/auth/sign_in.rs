@@ -1,0 +1,490 @@
+//! One account at one server: its tokens, renewed and shared by all processes of the user.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::Uri;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use switchboard_proto::auth::{
+    Answer, AuthError, Challenge, Goal, GrantType, KeyAlgorithm, LONGEST_SIGN_IN, OauthSettings,
+    PendingSignIn, Redirect, Registration, Secret, SignIn, Step, TokenRecord, Tools,
+};
+use tokio::sync::watch;
+
+use super::callback::{Callback, port_for};
+use super::fetch::{AuthFetch, ReachPolicy};
+use super::jws::{Signer, generate_pem};
+use super::person::Person;
+use super::store::{Plaintext, RecordId, RecordKind, RecordLock, RecordStore, StoreError};
+use crate::drive::{Either, OwnedTask, race};
+use crate::http::fetch::Fetch;
+
+/// Whose tokens they are, and for which server.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Account {
+    /// The URL of the server, as the user wrote it.
+    pub server: String,
+    /// Tells several accounts at one server apart.
+    pub account: Option<String>,
+    /// The user of a gateway whose account it is.
+    pub principal: Option<String>,
+}
+
+impl Account {
+    fn record(&self, kind: RecordKind) -> RecordId {
+        let part = |part: &Option<String>| part.clone().unwrap_or_default();
+        let (account, principal) = (part(&self.account), part(&self.principal));
+        RecordId { kind, name: format!("{}\n{account}\n{principal}", self.server) }
+    }
+}
+
+/// How people are asked.
+#[derive(Clone, Debug)]
+pub struct SignInOptions {
+    /// `127.0.0.1` or `localhost`.
+    pub callback_host: String,
+    /// The port that people come back to; without it one that is always the same for a server.
+    pub callback_port: Option<u16>,
+    /// The path that they come back to.
+    pub callback_path: String,
+    /// The page that they see afterwards, if not ours.
+    pub success_url: Option<String>,
+    /// How long they may take.
+    pub wait: Duration,
+    /// Whether they are asked at all.
+    pub mode: LoginMode,
+    /// Which addresses the servers of a sign-in may have.
+    pub reach: ReachPolicy,
+}
+
+impl Default for SignInOptions {
+    fn default() -> Self {
+        Self {
+            callback_host: "127.0.0.1".to_owned(),
+            callback_port: None,
+            callback_path: "/callback".to_owned(),
+            success_url: None,
+            wait: Duration::from_secs(LONGEST_SIGN_IN),
+            mode: LoginMode::default(),
+            reach: ReachPolicy::default(),
+        }
+    }
+}
+
+/// What happens when somebody has to sign in.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LoginMode {
+    /// They are asked, and whatever needs it waits.
+    #[default]
+    Wait,
+    /// They are not: it is an error.
+    Never,
+}
+
+/// Gets and keeps the tokens of one account. Clones are one.
+#[derive(Clone, Debug)]
+pub struct Authorizer(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    account: Account,
+    settings: OauthSettings,
+    store: Arc<dyn RecordStore>,
+    fetch: AuthFetch,
+    person: Arc<dyn Person>,
+    options: SignInOptions,
+    tools: Arc<dyn Tools>,
+    /// The sign-in that is on its way. It goes on when nobody waits for it any more:
+    /// somebody may be typing a password.
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    outcome: watch::Receiver<Option<Result<TokenRecord, AuthError>>>,
+    #[expect(dead_code, reason = "it is kept, so that the task ends with us")]
+    task: OwnedTask,
+}
+
+impl Authorizer {
+    /// Knows nothing of the account until it is asked.
+    pub fn new(
+        account: Account,
+        settings: OauthSettings,
+        store: Arc<dyn RecordStore>,
+        fetch: Fetch,
+        person: Arc<dyn Person>,
+        options: SignInOptions,
+    ) -> Self {
+        let server = account.server.parse::<Uri>().unwrap_or_default();
+        let fetch = AuthFetch::new(fetch, server, options.reach.clone());
+        let (tools, running) = (Arc::new(SystemTools) as Arc<dyn Tools>, Mutex::default());
+        Self(Arc::new(Inner { account, settings, store, fetch, person, options, tools, running }))
+    }
+
+    /// What the user says about signing in.
+    pub fn settings(&self) -> &OauthSettings {
+        &self.0.settings
+    }
+
+    /// Chance, the time, and keys.
+    pub(super) fn tools(&self) -> &Arc<dyn Tools> {
+        &self.0.tools
+    }
+
+    /// The tokens that are kept, as they are.
+    pub async fn tokens(&self) -> Result<Option<TokenRecord>, AuthError> {
+        let id = self.0.account.record(RecordKind::Tokens);
+        read(self.0.store.read(&id).await)
+    }
+
+    /// Tokens to send, renewed if it is time. None if somebody has to sign in first.
+    pub async fn current(&self) -> Result<Option<TokenRecord>, AuthError> {
+        match self.tokens().await? {
+            Some(record) if record.is_stale(self.0.tools.now()) => self.renew(&record).await,
+            record => Ok(record),
+        }
+    }
+
+    /// Other tokens than `old`: those that another process got, or new ones for its refresh
+    /// token. None if somebody has to sign in (OC-44, OC-45, OT-6).
+    pub async fn renew(&self, old: &TokenRecord) -> Result<Option<TokenRecord>, AuthError> {
+        let inner = &*self.0;
+        let id = inner.account.record(RecordKind::Tokens);
+        let mut lock = inner.store.lock(&id).await.map_err(local)?;
+        let Some(record) = read::<TokenRecord>(lock.read().await)? else { return Ok(None) };
+        if record.access_token != old.access_token {
+            return Ok(Some(record));
+        }
+        let is_over = record.is_over(inner.tools.now());
+        // What is still good is used while there is nothing better.
+        let kept = Some(record.clone()).filter(|_| !is_over);
+        let run = if record.refresh_token.is_some() {
+            SignIn::renew(record.clone(), inner.settings.clone(), Arc::clone(&inner.tools))
+        } else if inner.needs_person() {
+            return Ok(kept);
+        } else {
+            SignIn::new(
+                inner.goal(None, Some(record.clone()), String::new()),
+                Arc::clone(&inner.tools),
+            )
+        };
+        match inner.drive(run, None).await {
+            Ok(renewed) => {
+                write(&mut *lock, &renewed).await?;
+                Ok(Some(renewed))
+            }
+            Err(error) if error.is_temporary() => kept.map(Some).ok_or(error),
+            Err(error) => {
+                tracing::info!(server = inner.account.server, "tokens were not renewed: {error}");
+                if error.code() == Some("invalid_grant") {
+                    let left = TokenRecord { refresh_token: None, ..record };
+                    write(&mut *lock, &left).await?;
+                }
+                Ok(kept)
+            }
+        }
+    }
+
+    /// Signs in, whatever is there, and keeps the tokens. `challenge` is what the server
+    /// asked for. Whoever calls while it goes on gets the same.
+    pub async fn sign_in(&self, challenge: Option<Challenge>) -> Result<TokenRecord, AuthError> {
+        self.sign_in_unless(challenge, None).await
+    }
+
+    /// Signs in, unless there are other tokens than `refused` by now.
+    pub(super) async fn sign_in_unless(
+        &self,
+        challenge: Option<Challenge>,
+        refused: Option<Secret>,
+    ) -> Result<TokenRecord, AuthError> {
+        let mut outcome = {
+            let mut running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_on =
+                |it: &Running| it.outcome.borrow().is_none() && it.outcome.has_changed().is_ok();
+            match running.as_ref().filter(|running| is_on(running)) {
+                Some(running) => running.outcome.clone(),
+                None => {
+                    let (done, outcome) = watch::channel(None);
+                    let inner = Arc::downgrade(&self.0);
+                    let task = OwnedTask::spawn(async move {
+                        let Some(inner) = inner.upgrade() else { return };
+                        let ended = inner.sign_in(challenge, refused).await;
+                        done.send_replace(Some(ended));
+                    });
+                    *running = Some(Running { outcome: outcome.clone(), task });
+                    outcome
+                }
+            }
+        };
+        let gone = || AuthError::Local("the sign-in was given up".to_owned());
+        let ended = outcome.wait_for(Option::is_some).await.map_err(|_| gone())?;
+        ended.clone().unwrap_or_else(|| Err(gone()))
+    }
+
+    /// Has the tokens taken back, and forgets them. False if there were none.
+    pub async fn sign_out(&self) -> Result<bool, AuthError> {
+        let inner = &*self.0;
+        let id = inner.account.record(RecordKind::Tokens);
+        let mut lock = inner.store.lock(&id).await.map_err(local)?;
+        let Some(record) = read::<TokenRecord>(lock.read().await)? else { return Ok(false) };
+        lock.remove().await.map_err(local)?;
+        let run = SignIn::revoke(record, inner.settings.clone(), Arc::clone(&inner.tools));
+        inner.drive(run, None).await.map(|_| true)
+    }
+}
+
+/// A sign-in of which this process is the owner: others wait for its lock.
+struct Owned {
+    lock: Box<dyn RecordLock>,
+    callback: Option<Callback>,
+    /// The page is open already.
+    is_shown: bool,
+}
+
+impl Inner {
+    fn needs_person(&self) -> bool {
+        matches!(self.settings.grant, GrantType::Code | GrantType::Device)
+    }
+
+    fn goal(&self, challenge: Option<Challenge>, before: Option<TokenRecord>, uri: String) -> Goal {
+        let client_name = "Switchboard".to_owned();
+        Goal {
+            server: self.account.server.clone(),
+            challenge,
+            settings: self.settings.clone(),
+            before,
+            redirect: Redirect { uri, is_native: true, client_name },
+        }
+    }
+
+    async fn sign_in(
+        &self,
+        challenge: Option<Challenge>,
+        refused: Option<Secret>,
+    ) -> Result<TokenRecord, AuthError> {
+        if self.needs_person() && self.options.mode == LoginMode::Never {
+            let text = "nobody may be asked here; run `switchboard login` for this server first";
+            return Err(AuthError::NoPerson(text.to_owned()));
+        }
+        let id = self.account.record(RecordKind::Pending);
+        let free = self.store.try_lock(&id).await.map_err(local)?;
+        let lock = match free {
+            Some(lock) => lock,
+            None => {
+                self.person.show_waiting(&self.account.server);
+                self.store.lock(&id).await.map_err(local)?
+            }
+        };
+        let tokens = self.account.record(RecordKind::Tokens);
+        let before: Option<TokenRecord> = read(self.store.read(&tokens).await)?;
+        if let (Some(before), Some(refused)) = (&before, &refused)
+            && before.access_token != *refused
+            && !before.is_over(self.tools.now())
+        {
+            return Ok(before.clone());
+        }
+        let pending: Option<PendingSignIn> = read(lock.read().await)?;
+        let pending = pending.filter(|pending| !pending.is_over(self.tools.now()));
+        let mut owned = Owned { lock, callback: None, is_shown: false };
+        let run = match pending {
+            Some(pending) if self.settings.grant == GrantType::Code => {
+                owned.callback = self.bind_again(&pending).await;
+                owned.is_shown = owned.callback.is_some();
+                owned.callback.is_some().then(|| {
+                    SignIn::resume(pending, self.settings.clone(), Arc::clone(&self.tools))
+                })
+            }
+            _ => None,
+        };
+        let run = match run {
+            Some(run) => run,
+            None => {
+                let uri = if self.settings.grant == GrantType::Code {
+                    let callback = self.bind().await?;
+                    let uri = callback.redirect_uri().to_owned();
+                    owned.callback = Some(callback);
+                    uri
+                } else {
+                    String::new()
+                };
+                SignIn::new(self.goal(challenge, before, uri), Arc::clone(&self.tools))
+            }
+        };
+        let ended = self.drive(run, Some(&mut owned)).await;
+        // Nobody comes back to it any more.
+        owned.lock.remove().await.map_err(local)?;
+        let record = ended?;
+        let mut lock = self.store.lock(&tokens).await.map_err(local)?;
+        write(&mut *lock, &record).await?;
+        tracing::info!(server = self.account.server, issuer = record.source.issuer, "signed in");
+        Ok(record)
+    }
+
+    async fn bind(&self) -> Result<Callback, AuthError> {
+        let SignInOptions { callback_host: host, callback_path: path, .. } = &self.options;
+        let failed = |error: std::io::Error| {
+            AuthError::Local(format!("no port to come back to can be opened: {error}"))
+        };
+        let port = self.options.callback_port;
+        let first = port.unwrap_or_else(|| port_for(&self.account.server));
+        let bound = match Callback::bind(host, first, path).await {
+            // Somebody else has it; another one takes another registration, perhaps.
+            Err(_) if port.is_none() => Callback::bind(host, 0, path).await,
+            bound => bound,
+        };
+        let success_url = self.options.success_url.as_deref();
+        bound.and_then(|callback| callback.with_success_url(success_url)).map_err(failed)
+    }
+
+    /// The port of a sign-in that another process began.
+    async fn bind_again(&self, pending: &PendingSignIn) -> Option<Callback> {
+        let uri: Uri = pending.redirect_uri.parse().ok()?;
+        Callback::bind(uri.host()?, uri.port_u16()?, uri.path()).await.ok()
+    }
+
+    /// Does what the machine says, until it ends.
+    async fn drive(
+        &self,
+        mut run: SignIn,
+        mut owned: Option<&mut Owned>,
+    ) -> Result<TokenRecord, AuthError> {
+        let mut answer = None;
+        loop {
+            answer = Some(match run.step(answer.take()) {
+                Step::Done(record) => return Ok(*record),
+                Step::Failed(error) => return Err(error),
+                Step::Fetch(request) => Answer::Response(self.fetch.send(request).await),
+                Step::FindRegistration { issuer } => {
+                    let found = self.store.read(&self.registration(&issuer)).await;
+                    Answer::Registration(read::<Registration>(found)?.map(Box::new))
+                }
+                Step::KeepRegistration(registration) => {
+                    self.keep(&registration).await?;
+                    Answer::Done
+                }
+                Step::Wait(time) => {
+                    tokio::time::sleep(time).await;
+                    Answer::Done
+                }
+                Step::ShowDevice { url, complete_url, code } => {
+                    let server = &self.account.server;
+                    self.person.show_device(server, &url, complete_url.as_deref(), &code);
+                    Answer::Done
+                }
+                Step::Authorize(pending) => Answer::Code(match &mut owned {
+                    Some(owned) => self.ask(owned, &pending).await,
+                    None => Err(AuthError::Local("nobody can be asked here".to_owned())),
+                }),
+            });
+        }
+    }
+
+    fn registration(&self, issuer: &str) -> RecordId {
+        let name = format!("{issuer}\n{}", self.account.server);
+        RecordId { kind: RecordKind::Registration, name }
+    }
+
+    async fn keep(&self, registration: &Registration) -> Result<(), AuthError> {
+        let id = self.registration(&registration.issuer);
+        let mut lock = self.store.lock(&id).await.map_err(local)?;
+        if registration.client_id.is_empty() {
+            return lock.remove().await.map_err(local);
+        }
+        write(&mut *lock, registration).await
+    }
+
+    /// Has a person open the page, and waits until they come back by our port, or paste
+    /// the address that they were sent to.
+    async fn ask(&self, owned: &mut Owned, pending: &PendingSignIn) -> Result<Secret, AuthError> {
+        // Whoever takes over finds it.
+        write(&mut *owned.lock, pending).await?;
+        let Some(callback) = &owned.callback else {
+            return Err(AuthError::Local("there is no port to come back to".to_owned()));
+        };
+        if !owned.is_shown {
+            self.person.show_page(&self.account.server, &pending.url);
+        }
+        let judge = |query: &str| pending.read_callback(query);
+        let coming_back = callback.wait(judge);
+        let pasting = async {
+            loop {
+                let pasted = self.person.pasted().await;
+                let query = pasted.trim().split_once('?').map(|(_, query)| query);
+                let query = query.and_then(|query| query.split('#').next());
+                match query.and_then(judge) {
+                    Some(code) => return code,
+                    None => tracing::warn!("this is not the address that the page led to"),
+                }
+            }
+        };
+        let age = self.tools.now().saturating_sub(pending.began_at);
+        let wait = self.options.wait.saturating_sub(Duration::from_secs(age));
+        let coming = race(coming_back, pasting);
+        match tokio::time::timeout(wait, coming).await {
+            Ok(Either::Left(code) | Either::Right(code)) => code,
+            Err(_) => Err(AuthError::TimedOut),
+        }
+    }
+}
+
+fn local(error: StoreError) -> AuthError {
+    AuthError::Local(error.to_string())
+}
+
+fn read<T: DeserializeOwned>(
+    found: Result<Option<Plaintext>, StoreError>,
+) -> Result<Option<T>, AuthError> {
+    let Some(content) = found.map_err(local)? else { return Ok(None) };
+    // A record of another version is as good as none.
+    Ok(serde_json::from_slice(&content).ok())
+}
+
+async fn write(lock: &mut dyn RecordLock, record: &impl Serialize) -> Result<(), AuthError> {
+    let content =
+        serde_json::to_vec(record).map_err(|error| AuthError::Local(error.to_string()))?;
+    lock.write(&Plaintext::new(content)).await.map_err(local)
+}
+
+/// The clock, the chance and the keys of this machine.
+#[derive(Debug)]
+struct SystemTools;
+
+impl Tools for SystemTools {
+    fn random(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        // The system's source is there, or nothing here works.
+        getrandom::fill(&mut bytes).unwrap_or_else(|error| panic!("no random bytes: {error}"));
+        bytes
+    }
+
+    fn now(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+
+    fn sha256(&self, bytes: &[u8]) -> [u8; 32] {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref());
+        hash
+    }
+
+    fn new_key(&self) -> Result<Secret, AuthError> {
+        generate_pem().map(Secret::new).map_err(bad_key)
+    }
+
+    fn public_key(&self, key: &Secret) -> Result<(Value, KeyAlgorithm), AuthError> {
+        let signer = Signer::from_pem(key.reveal()).map_err(bad_key)?;
+        Ok((signer.public_jwk(), signer.algorithm().name()))
+    }
+
+    fn sign(&self, key: &Secret, header: &Value, claims: &Value) -> Result<String, AuthError> {
+        let signer = Signer::from_pem(key.reveal()).map_err(bad_key)?;
+        signer.sign(header.clone(), claims).map_err(bad_key)
+    }
+}
+
+fn bad_key(error: super::jws::SignError) -> AuthError {
+    AuthError::Settings(format!("the private key cannot be used: {error}"))
+}
