@@ -11,6 +11,7 @@ import { admin, Counts } from './lib/counts.mjs';
 import { ID_JAG_PROFILE, registerExchange, registerJwtBearer } from './lib/grants.mjs';
 
 const SCOPES = 'mcp:read mcp:write';
+const DEFAULT_SCOPE = 'mcp:read';
 const MANY_SECONDS = 3600;
 
 const flag = (name) => ({ type: 'boolean', default: process.env[name] === '1' });
@@ -111,6 +112,12 @@ const issuer = `http://127.0.0.1:${server.address().port}`;
 const { settings, own } = await configuration(issuer);
 const provider = new Provider(issuer, settings);
 const counts = new Counts();
+// RFC 6749, 3.3: a request without a scope gets a default one; the provider would refuse it.
+provider.use((ctx, next) => {
+  const { scope, request_uri: pushed } = ctx.query;
+  if (ctx.path === '/auth' && !scope && !pushed) ctx.query = { ...ctx.query, scope: DEFAULT_SCOPE };
+  return next();
+});
 provider.use((ctx, next) => counts.around(ctx, next));
 if (options.exchange) registerExchange(provider, own);
 if (options['trust-idp']) registerJwtBearer(provider, own, options['trust-idp']);
