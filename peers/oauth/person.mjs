@@ -68,8 +68,8 @@ async function step({ url, method, body }, cookies) {
   return response;
 }
 
-/** Goes where `address` leads; gives the last page's status, URL and text. */
-export async function visit(address, { user = 'ada', deny = false, say = () => {} } = {}) {
+/** Goes where `address` leads, but not to `stopAt`; gives the last page's status, URL and text. */
+export async function visit(address, { user = 'ada', deny = false, say = () => {}, stopAt } = {}) {
   const cookies = new Cookies();
   let next = { url: new URL(address), method: 'GET' };
   for (let count = 0; count < MOST_STEPS; count += 1) {
@@ -79,6 +79,7 @@ export async function visit(address, { user = 'ada', deny = false, say = () => {
     const text = await response.text();
     if (location && response.status >= 300 && response.status < 400) {
       next = { url: new URL(location, next.url), method: 'GET' };
+      if (stopAt && next.url.href.startsWith(stopAt)) return { status: response.status, url: next.url, text };
       continue;
     }
     const form = response.ok && formOf(text, next.url, { user, deny });

@@ -80,6 +80,11 @@ export class Bed {
     return handle;
   }
 
+  /** Ends a process with the bed that was not started by it. */
+  keep(handle) {
+    this.#handles.push(handle);
+  }
+
   async close() {
     for (const handle of this.#handles.reverse()) await end(handle, 3000);
     for (const server of this.#servers) server.closeAllConnections(), server.close();
