@@ -275,6 +275,14 @@ async function listening(page) {
   await until(open, 'a listener at the callback');
 }
 
+function isGone(pid) {
+  try {
+    return !process.kill(pid, 0);
+  } catch {
+    return true;
+  }
+}
+
 /** Bridges for one URL at once; with `kill` the one that opened the tab dies before the person is done. */
 async function together(bed, open, kill) {
   const provider = await bed.provider(LONG);
@@ -288,6 +296,7 @@ async function together(bed, open, kill) {
       const owner = bridges.find((bridge) => bridge.pid() === tab.parent);
       assert.ok(owner, `the tab was opened by ${tab.parent}, which is none of the bridges`);
       process.kill(tab.parent, 'SIGKILL');
+      await until(() => isGone(tab.parent), 'the end of the killed bridge');
       left = bridges.filter((bridge) => bridge !== owner);
     }
     await listening(tab.url);
