@@ -7,7 +7,7 @@ import { parseArgs } from 'node:util';
 import { announced, end, endAll, pause, start } from '../peers/lib/processes.mjs';
 import { judge, parseExpected } from './lib/expected.mjs';
 import { isolation } from './lib/isolation.mjs';
-import { commandsOf, fillIn, LEFT_OUT, suitesOf, TIMED } from './lib/suites.mjs';
+import { commandsOf, fillIn, LEFT_OUT, OAUTH_RUNS, suitesOf, TIMED } from './lib/suites.mjs';
 import { checksUnder, forget, verdictOf } from './lib/verdicts.mjs';
 
 const READY_MS = 30_000;
@@ -16,6 +16,7 @@ const SCENARIO_MS = 60_000;
 const WHOLE_RUN_MS = 20 * 60_000;
 const USAGE = `node conformance/run.mjs server --url URL | --serve "CMD" [--at PATH] [--behind "CMD"] [OPTIONS]
 node conformance/run.mjs client --command "CMD" [OPTIONS]
+node conformance/run.mjs client --command "CMD" --oauth all|person [OPTIONS]
 OPTIONS: --only REGEX, --expected FILE, --results FILE, --keep NAME, --brief`;
 const at = (name) => fileURLToPath(new URL(name, import.meta.url));
 
@@ -35,6 +36,7 @@ function options() {
       command: text,
       expected: { ...text, default: at('expected-failures.txt') },
       keep: { ...text, default: 'last' },
+      oauth: text,
       only: { ...text, default: '' },
       results: text,
       serve: text,
@@ -44,6 +46,7 @@ function options() {
   const [side] = positionals;
   const targets = ['url', 'serve', 'command'].filter((name) => values[name]);
   const fits = side === 'client' ? targets[0] === 'command' : side === 'server' && targets[0] !== 'command';
+  if (values.oauth && (side !== 'client' || !(values.oauth in OAUTH_RUNS))) stop(USAGE);
   if (positionals.length !== 1 || targets.length !== 1 || !fits) stop(USAGE);
   if (values.behind && !values.serve?.includes('{url}')) stop('--behind needs --serve with {url} in it');
   return { ...values, side, only: new RegExp(values.only) };
@@ -169,7 +172,11 @@ function nameLeftOut(suites, side) {
 async function main() {
   const values = options();
   const entries = parseExpected(fs.readFileSync(values.expected, 'utf8'));
-  const known = suitesOf(values.side, values.only);
+  const known = suitesOf(values.side, values.only, values.oauth);
+  const runs = known.flatMap(({ scenarios }) => scenarios).length;
+  if (values.oauth && !values.only.source.replace('(?:)', '') && runs !== OAUTH_RUNS[values.oauth]) {
+    stop(`--oauth ${values.oauth} gives ${runs} runs instead of ${OAUTH_RUNS[values.oauth]}`);
+  }
   const lost = entries.find(({ suite, scenario }) =>
     suite.startsWith(values.side) && !known.some(({ name, names }) => name === suite && names.includes(scenario)));
   if (lost) stop(`${values.expected} lists ${lost.suite} ${lost.scenario}, which no suite has`);

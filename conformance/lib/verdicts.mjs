@@ -6,6 +6,8 @@ import { EMPTY } from './suites.mjs';
 
 const STAMP = /-\d{4}-\d{2}-\d{2}T[\d-]+Z$/;
 const BAD = ['FAILURE', 'WARNING'];
+/** What a folder's name has before the scenario's. */
+const PREFIX = { server: 'server-', authorization: 'authorization-server-', client: '' };
 
 /** The checks of each scenario under `output`, by name. A name may hold a slash and be a folder deeper. */
 export function checksUnder(output, side) {
@@ -14,8 +16,7 @@ export function checksUnder(output, side) {
   for (const file of fs.readdirSync(output, { recursive: true })) {
     if (path.basename(file) !== 'checks.json') continue;
     const folder = path.dirname(file).split(path.sep).join('/').replace(STAMP, '');
-    const name = side === 'server' ? folder.replace(/^server-/, '') : folder;
-    found.set(name, JSON.parse(fs.readFileSync(path.join(output, file), 'utf8')));
+    found.set(folder.slice(PREFIX[side].length), JSON.parse(fs.readFileSync(path.join(output, file), 'utf8')));
   }
   return found;
 }

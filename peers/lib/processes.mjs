@@ -102,7 +102,7 @@ export async function announced(begin, find, ms) {
     };
   });
   const handle = begin((line) => found(line));
-  const value = await Promise.race([seen, handle.ended, pause(ms)]);
+  const value = await Promise.race([seen, handle.ended, pause(ms, undefined, { ref: false })]);
   if (typeof value === 'string') return [handle, value];
   await end(handle, 1000);
   throw new Error(`${handle.name} did not announce itself within ${ms} ms\n${handle.kept.join('\n')}`);

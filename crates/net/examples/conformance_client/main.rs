@@ -7,6 +7,8 @@
 //! server does, and the bridge translates: on a pipe, or over HTTP if
 //! `CONFORMANCE_OVER` says so.
 
+mod oauth;
+
 use std::env;
 use std::error::Error;
 use std::process::Stdio;
@@ -28,6 +30,10 @@ async fn main() -> Checked {
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO")?;
     let context = env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_else(|_| "null".to_owned());
     let context: Value = serde_json::from_str(&context)?;
+    if scenario.starts_with("auth/") {
+        let given = oauth::oauth_context(&scenario, &context);
+        return Err(format!("the client cannot sign in yet; it was given {given:?}").into());
+    }
     // The client finds out by itself what to speak. The newer suite says what that should be.
     let wanted = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").ok();
     let wanted = wanted.map(|name| era_of(&name));
@@ -121,6 +127,8 @@ async fn play(client: &Client, scenario: &str, context: &Value) -> Checked {
         "sep-2640-client-verify-digest"
         | "sep-2640-client-verify-size"
         | "sep-2640-client-verify-frontmatter" => every_skill(client).await?,
+        // A list and a call: some servers want a token, or more scope, for the call alone.
+        name if name.starts_with("auth/") => every_tool(client).await?,
         _ => return Err(format!("scenario {scenario:?} is not known here").into()),
     }
     Ok(())

@@ -1,0 +1,334 @@
+// The flows that the binary has to pass against the provider: each is a function with a bed of its own.
+// `oauth` blocks are those of the configuration file; `switchboard.configured` writes it.
+
+import assert from 'node:assert/strict';
+import net from 'node:net';
+import { createHash } from 'node:crypto';
+import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
+import { exportJWK, exportPKCS8, generateKeyPair } from 'jose';
+import { announced, start } from '../lib/processes.mjs';
+import { GATE_CLIENT } from './lib/bed.mjs';
+import { REDIRECTS, Switchboard, until } from './lib/switchboard.mjs';
+import { visit } from './person.mjs';
+
+const EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
+const JWT_BEARER = 'urn:ietf:params:oauth:grant-type:jwt-bearer';
+const LONG = { ttl: '3600' };
+const MANY = 10;
+
+export const flows = [];
+/** `ms` bounds the whole flow; `work(bed, open, { rounds })` has `open(browser)` for the binary with a browser. */
+const scenario = (name, ms, work) => flows.push({ name, ms, work });
+
+const machine = (id, method, grants, more = {}) => ({
+  client_id: id, token_endpoint_auth_method: method, redirect_uris: [], response_types: [], grant_types: grants, ...more,
+});
+const person = (id, method, more = {}) => ({
+  client_id: id, token_endpoint_auth_method: method, redirect_uris: REDIRECTS, application_type: 'native',
+  response_types: ['code'], grant_types: ['authorization_code', 'refresh_token'], ...more,
+});
+
+/** A key pair: the public part as a JWK, the private one in a file. */
+async function keyPair(bed) {
+  const { privateKey, publicKey } = await generateKeyPair('ES256', { extractable: true });
+  const jwk = { ...(await exportJWK(publicKey)), kid: 'c1', alg: 'ES256', use: 'sig' };
+  return { jwks: { keys: [jwk] }, file: bed.file('key.pem', await exportPKCS8(privateKey)) };
+}
+
+/** Signs in once with `oauth`, as a client that is registered beforehand, and calls. */
+async function registered(bed, open, client, oauth) {
+  const provider = await bed.provider({ clients: [client], 'no-registration': true, 'no-cimd': true });
+  const server = await bed.protected(provider);
+  const switchboard = open();
+  const target = switchboard.configured(server.url, { clientId: client.client_id, ...oauth });
+  await switchboard.must(['login', ...target]);
+  const { sub, client_id: id } = await switchboard.whoami(target);
+  assert.deepEqual({ sub, id }, { sub: 'ada', id: client.client_id });
+  const counts = await provider.counts();
+  assert.equal(counts.sign_ins, 1);
+  assert.equal(counts.grants.authorization_code, 1);
+  assert.equal(switchboard.tabs().length, 1);
+  return { provider, server, switchboard, target };
+}
+
+// wire: OC-1, OC-3, OC-6, OC-30, OC-34, OC-35, OC-48
+scenario('code: a bridge that meets a 401 signs in and calls', 60_000, async (bed, open) => {
+  const provider = await bed.provider({ clients: [person('desk', 'none')], 'no-registration': true, 'no-cimd': true });
+  const server = await bed.protected(provider);
+  const switchboard = open();
+  const bridge = switchboard.bridge(switchboard.configured(server.url, { clientId: 'desk' }));
+  assert.equal((await bridge.whoami()).sub, 'ada');
+  assert.equal((await bridge.whoami()).client_id, 'desk');
+  await bridge.close();
+  const { sign_ins: signIns, authorizations, token_requests: tokens } = await provider.counts();
+  assert.deepEqual({ signIns, authorizations, tokens, tabs: switchboard.tabs().length }, { signIns: 1, authorizations: 1, tokens: 1, tabs: 1 });
+});
+
+// wire: OC-10, OC-32, OC-44, OT-6
+scenario('refresh: each renewal rotates, and nobody signs in again', 60_000, async (bed, open) => {
+  const provider = await bed.provider(LONG);
+  const server = await bed.protected(provider);
+  const switchboard = open();
+  await switchboard.must(['login', server.url]);
+  for (let round = 1; round <= 3; round += 1) {
+    const before = await switchboard.whoami(server.url);
+    await server.refuse(before.authorization);
+    const after = await switchboard.whoami(server.url);
+    assert.notEqual(after.authorization, before.authorization);
+    const { refreshes, sign_ins: signIns, errors } = await provider.counts();
+    assert.deepEqual({ refreshes, signIns, errors }, { refreshes: round, signIns: 1, errors: {} });
+  }
+});
+
+// wire: OC-50, OC-51, OC-52
+scenario('step-up: a call that needs more scope leads to one wider authorization', 60_000, async (bed, open) => {
+  const provider = await bed.provider(LONG);
+  const server = await bed.protected(provider);
+  const switchboard = open();
+  const bridge = switchboard.bridge(server.url);
+  assert.deepEqual((await bridge.whoami()).scopes, ['mcp:read']);
+  const result = await bridge.client.callTool({ name: 'write', arguments: {} });
+  assert.equal(result.content[0].text, 'written');
+  assert.deepEqual((await bridge.whoami()).scopes.sort(), ['mcp:read', 'mcp:write']);
+  await bridge.close();
+  assert.equal((await provider.counts()).authorizations, 2);
+  assert.equal((await provider.counts()).registrations, 1);
+  assert.equal((await server.counts()).forbidden, 1);
+});
+
+// wire: OC-20, OC-22
+scenario('CIMD: the client id is the URL of its document, and nothing is registered', 60_000, async (bed, open) => {
+  const id = 'https://client.test/client.json';
+  const metadata = { ...person(id, 'none'), client_name: 'Switchboard' };
+  const site = await bed.documents({ '/client.json': metadata });
+  const provider = await bed.provider({ 'cimd-at': site.origin });
+  const server = await bed.protected(provider);
+  const switchboard = open();
+  await switchboard.must(['login', server.url, '--client-metadata-url', id]);
+  assert.equal((await switchboard.whoami(server.url)).client_id, id);
+  assert.equal((await provider.counts()).registrations, 0);
+});
+
+// wire: OC-23, OC-25, OC-38
+scenario('DCR: one registration serves all later sign-ins', 60_000, async (bed, open) => {
+  const provider = await bed.provider({ 'no-cimd': true });
+  const server = await bed.protected(provider);
+  const switchboard = open();
+  await switchboard.must(['login', server.url]);
+  const first = await switchboard.whoami(server.url);
+  await switchboard.must(['whoami', server.url]);
+  await switchboard.must(['login', server.url, '--scope', 'mcp:read mcp:write']);
+  const second = await switchboard.whoami(server.url);
+  assert.equal(first.client_id, second.client_id);
+  const { registrations, sign_ins: signIns } = await provider.counts();
+  assert.deepEqual({ registrations, signIns }, { registrations: 1, signIns: 2 });
+});
+
+// wire: OC-40
+scenario('pre-registered: a secret by Basic', 60_000, (bed, open) =>
+  registered(bed, open, person('desk', 'client_secret_basic', { client_secret: 'a secret+&%' }), { clientSecret: 'a secret+&%' }));
+
+// wire: OC-40
+scenario('pre-registered: a secret in the body', 60_000, (bed, open) =>
+  registered(bed, open, person('desk', 'client_secret_post', { client_secret: 's3' }), { clientSecret: 's3', clientAuth: 'client_secret_post' }));
+
+// wire: OC-40, OX-1
+scenario('pre-registered: private_key_jwt', 60_000, async (bed, open) => {
+  const { jwks, file } = await keyPair(bed);
+  await registered(bed, open, person('desk', 'private_key_jwt', { jwks }), { privateKeyFile: file });
+});
+
+// wire: OX-1
+scenario('client credentials: no person, no registration, no refresh token', 60_000, async (bed, open) => {
+  const { jwks, file } = await keyPair(bed);
+  const provider = await bed.provider({ ...LONG, clients: [machine('batch', 'private_key_jwt', ['client_credentials'], { jwks })] });
+  const server = await bed.protected(provider);
+  const switchboard = open();
+  const target = switchboard.configured(server.url, { grant: 'client-credentials', clientId: 'batch', privateKeyFile: file });
+  const before = await switchboard.whoami(target);
+  assert.equal(before.client_id, 'batch');
+  await server.refuse(before.authorization);
+  assert.notEqual((await switchboard.whoami(target)).authorization, before.authorization);
+  const { grants, registrations } = await provider.counts();
+  assert.deepEqual({ grants, registrations, tabs: switchboard.tabs().length }, { grants: { client_credentials: 2 }, registrations: 0, tabs: 0 });
+});
+
+// wire: OC-37
+scenario('device: the URL is printed, and the sign-in ends when the person is done', 60_000, async (bed, open) => {
+  const provider = await bed.provider();
+  const server = await bed.protected(provider);
+  const switchboard = open('recorder');
+  const { handle, said } = switchboard.start(['login', server.url, '--device-code']);
+  const page = await until(() => /http:\/\/\S+\/device\?user_code=[\w-]+/.exec([...said.err, ...said.out].join('\n'))?.[0], 'the URL');
+  assert.equal((await visit(page)).status, 200);
+  await handle.ended;
+  assert.equal(handle.code, 0, said.err.join('\n'));
+  assert.equal((await switchboard.whoami(server.url)).sub, 'ada');
+  assert.equal((await provider.counts()).grants.device_code >= 1, true);
+  assert.equal(switchboard.tabs().length, 0);
+});
+
+// wire: OX-2
+scenario('EMA: one sign-in at the identity provider, no browser at the authorization server', 60_000, async (bed, open) => {
+  const desk = person('desk', 'client_secret_basic', { client_secret: 'i', grant_types: ['authorization_code', 'refresh_token', EXCHANGE] });
+  const idp = await bed.provider({ exchange: true, clients: [desk], 'client-ids': { desk: 'desk-at-as' } });
+  const atAs = machine('desk-at-as', 'client_secret_basic', [JWT_BEARER], { client_secret: 's' });
+  const provider = await bed.provider({ 'trust-idp': idp.issuer, clients: [atAs] });
+  const server = await bed.protected(provider);
+  const switchboard = open();
+  const oauth = { grant: 'enterprise', clientId: 'desk-at-as', clientSecret: 's', idp: { issuer: idp.issuer, clientId: 'desk', clientSecret: 'i' } };
+  const target = switchboard.configured(server.url, oauth);
+  await switchboard.must(['login', ...target]);
+  assert.equal((await switchboard.whoami(target)).sub, 'ada');
+  const [atIdp, here] = [await idp.counts(), await provider.counts()];
+  assert.equal(atIdp.sign_ins, 1);
+  assert.equal(here.authorizations, 0);
+  assert.deepEqual(here.grants, { 'jwt-bearer': 1 });
+});
+
+/** A client of the SDK that signs in at `url` by itself; `token()` is what it got. */
+async function sdkClient(url) {
+  const kept = {};
+  const callback = 'http://127.0.0.1:9/callback';
+  const authProvider = {
+    redirectUrl: callback,
+    clientMetadata: { client_name: 'SDK', redirect_uris: [callback], application_type: 'native', token_endpoint_auth_method: 'none' },
+    clientInformation: () => kept.client,
+    saveClientInformation: (client) => (kept.client = client),
+    tokens: () => kept.tokens,
+    saveTokens: (tokens) => (kept.tokens = tokens),
+    // Nothing listens at the callback: the person stops there and hands the URL over.
+    redirectToAuthorization: async (page) => (kept.params = (await visit(page, { stopAt: callback })).url.searchParams),
+    saveCodeVerifier: (verifier) => (kept.verifier = verifier),
+    codeVerifier: () => kept.verifier,
+  };
+  const transport = () => new StreamableHTTPClientTransport(new URL(url), { authProvider });
+  const first = transport();
+  await assert.rejects(new Client({ name: 'sdk', version: '1' }).connect(first), UnauthorizedError);
+  await first.finishAuth(kept.params);
+  const client = new Client({ name: 'sdk', version: '1' });
+  await client.connect(transport());
+  return { client, token: () => kept.tokens.access_token };
+}
+
+// wire: OX-6, OR-17
+scenario('exchange: the gateway gets a token of its own for the upstream, for the same user', 60_000, async (bed, open, { binary }) => {
+  const provider = await bed.provider({ ...LONG, exchange: true, clients: [machine('gw', 'client_secret_basic', [EXCHANGE], { client_secret: 's' })] });
+  const upstream = await bed.protected(provider);
+  const config = {
+    mcpServers: { up: { url: upstream.url, oauth: { grant: 'token-exchange', issuer: provider.issuer, clientId: 'gw', clientSecret: 's' } } },
+    switchboard: { oauth: { issuers: { corp: { issuer: provider.issuer, grant: { servers: ['*'] } } } } },
+  };
+  const file = bed.file('gateway.json', JSON.stringify(config));
+  const switchboard = open();
+  const begin = (onOut) => start('gateway', [binary, 'serve', '--config', file, '--port', '0'], { env: switchboard.env, onOut });
+  const [gateway, url] = await announced(begin, (line) => /http:\/\/127\.0\.0\.1:\d+\/mcp/.exec(line)?.[0], 20_000);
+  bed.keep(gateway);
+  await provider.allow(url);
+  const { client, token } = await sdkClient(url);
+  const result = await client.callTool({ name: 'up__whoami', arguments: {} });
+  await client.close();
+  const said = JSON.parse(result.content[0].text);
+  assert.equal(said.sub, 'ada');
+  assert.equal(said.client_id, 'gw');
+  assert.notEqual(said.authorization, createHash('sha256').update(token()).digest('hex'));
+  assert.equal((await provider.counts()).grants['token-exchange'], 1);
+});
+
+// wire: OX-5
+scenario('DPoP: proofs with nonces at both servers', 60_000, async (bed, open) => {
+  const provider = await bed.provider({ ...LONG, nonce: true });
+  const server = await bed.protected(provider, { nonce: true, 'dpop-only': true });
+  const switchboard = open();
+  const target = switchboard.configured(server.url, { dpop: true });
+  await switchboard.must(['login', ...target]);
+  const first = await switchboard.whoami(target);
+  assert.equal(first.scheme, 'DPoP');
+  await server.refuse(first.authorization);
+  assert.equal((await switchboard.whoami(target)).sub, 'ada');
+  const { refreshes, sign_ins: signIns } = await provider.counts();
+  assert.deepEqual({ refreshes: refreshes > 0, signIns }, { refreshes: true, signIns: 1 });
+});
+
+// wire: OC-49, OR-13
+scenario('revocation: signing out revokes both tokens and forgets them', 60_000, async (bed, open) => {
+  const provider = await bed.provider({ ...LONG, opaque: true, clients: [GATE_CLIENT] });
+  const server = await bed.protected(provider, { opaque: true });
+  const switchboard = open();
+  await switchboard.must(['login', server.url]);
+  assert.equal((await switchboard.whoami(server.url)).sub, 'ada');
+  await switchboard.must(['logout', server.url]);
+  assert.equal((await provider.counts()).revocations, 2);
+  assert.notEqual((await switchboard.run(['whoami', server.url])).code, 0);
+  assert.equal((await switchboard.run(['call', server.url, 'whoami', '--login', 'never'])).code, 3);
+  assert.equal(switchboard.tabs().length, 1);
+});
+
+/** Waits until something listens where the tab will go back to. */
+async function listening(page) {
+  const { port, hostname } = new URL(new URL(page).searchParams.get('redirect_uri'));
+  const open = () => new Promise((resolve) => {
+    const socket = net.connect(Number(port), hostname.replace(/[[\]]/g, ''));
+    socket.on('connect', () => (socket.destroy(), resolve(true)));
+    socket.on('error', () => resolve(false));
+  });
+  await until(open, 'a listener at the callback');
+}
+
+function isGone(pid) {
+  try {
+    return !process.kill(pid, 0);
+  } catch {
+    return true;
+  }
+}
+
+/** Bridges for one URL at once; with `kill` the one that opened the tab dies before the person is done. */
+async function together(bed, open, kill) {
+  const provider = await bed.provider(LONG);
+  const server = await bed.protected(provider);
+  const switchboard = open('recorder');
+  const bridges = Array.from({ length: MANY }, () => switchboard.bridge(server.url));
+  try {
+    const tab = await until(() => switchboard.tabs()[0], 'the tab');
+    let left = bridges;
+    if (kill) {
+      const owner = bridges.find((bridge) => bridge.pid() === tab.parent);
+      assert.ok(owner, `the tab was opened by ${tab.parent}, which is none of the bridges`);
+      process.kill(tab.parent, 'SIGKILL');
+      await until(() => isGone(tab.parent), 'the end of the killed bridge');
+      left = bridges.filter((bridge) => bridge !== owner);
+    }
+    await listening(tab.url);
+    assert.equal((await visit(tab.url)).status, 200);
+    const said = await Promise.all(left.map((bridge) => bridge.whoami()));
+    assert.deepEqual(said.map(({ sub }) => sub), left.map(() => 'ada'));
+    const { registrations, authorizations, sign_ins: signIns, grants } = await provider.counts();
+    const seen = { tabs: switchboard.tabs().length, registrations, authorizations, signIns, codes: grants.authorization_code };
+    assert.deepEqual(seen, { tabs: 1, registrations: 1, authorizations: 1, signIns: 1, codes: 1 });
+  } finally {
+    await Promise.all(bridges.map((bridge) => bridge.close()));
+  }
+}
+
+// wire: OC-38, OT-7
+scenario('ten bridges at once: one tab, one registration, one sign-in', 90_000, (bed, open) => together(bed, open, false));
+
+// wire: OT-5, OT-7
+scenario('ten bridges at once, the first killed: the sign-in still completes in its tab', 90_000, (bed, open) => together(bed, open, true));
+
+// wire: OC-44, OC-45, OT-6
+scenario('ten processes renew at once: one token request a round, none refused', 15 * 60_000, async (bed, open, { rounds }) => {
+  const provider = await bed.provider(LONG);
+  const server = await bed.protected(provider);
+  const switchboard = open();
+  await switchboard.must(['login', server.url]);
+  for (let round = 1; round <= rounds; round += 1) {
+    const { authorization: old } = await switchboard.whoami(server.url);
+    await server.refuse(old);
+    const said = await Promise.all(Array.from({ length: MANY }, () => switchboard.whoami(server.url)));
+    assert.equal(new Set(said.map(({ authorization }) => authorization)).size, 1, `round ${round}: all use one new token`);
+    const { refreshes, sign_ins: signIns, errors } = await provider.counts();
+    assert.deepEqual({ refreshes, signIns, errors }, { refreshes: round, signIns: 1, errors: {} });
+  }
+});
