@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
@@ -241,7 +241,7 @@ impl Backend for Bridge {
             Some(admission) if !is_probe => self.admit(admission, opening),
             _ => Some(opening),
         };
-        opening.map_or_else(PendingWork::none, |opening| self.go_on(opening))
+        opening.map_or_else(PendingWork::none, |opening| self.connect(opening))
     }
 
     /// What belongs to no call goes by each connection that is for more than one.
@@ -287,21 +287,31 @@ impl CallHolder for Bridge {
 }
 
 impl Bridge {
-    /// Passes a call on once it is known what the server speaks.
-    fn go_on(&self, opening: Opening) -> PendingWork {
-        // The server says its era in its answer to a legacy client.
-        let needs_era = opening.client.era() == Era::Modern || self.is_common();
+    /// Passes a call on to the connection that it belongs to, once it is known what the
+    /// server speaks.
+    fn connect(&self, opening: Opening) -> PendingWork {
+        let needs_era = match opening.client.era() {
+            Era::Modern => self.server.speaks(Era::Modern).is_none(),
+            // The server says its era in its answer to a legacy client.
+            Era::Legacy => self.is_common(),
+        };
         let opening = if needs_era { self.hold_back(opening) } else { Some(opening) };
-        opening.map_or_else(PendingWork::none, |opening| self.connect(&opening))
-    }
-
-    /// Passes a call on to the connection that it belongs to.
-    fn connect(&self, opening: &Opening) -> PendingWork {
-        let Opening { client, call, request, said } = opening;
-        let key = self.choose_key(client, call.exchange(), request);
-        let found = match self.hidden.refuses(request) {
-            Some(why) => Err(why.into()),
-            None => self.upstream_for(client, key, self.eras(client), request),
+        let Some(opening) = opening else { return PendingWork::none() };
+        let Opening { client, call, request, said } = &opening;
+        let (key, eras) = (self.choose_key(client, call.exchange(), request), self.eras(client));
+        let found = {
+            let state = lock(&self.state);
+            if let Some(why) = self.hidden.refuses(request) {
+                Err(why.into())
+            } else if state.closed || client.phase() == Some(Phase::Ended) {
+                // A client that was forgotten meanwhile must not get a new connection.
+                Err(Failure::CLOSED)
+            } else if let Some(upstream) = state.connections.get(&key) {
+                upstream.touch();
+                Ok(Arc::clone(upstream))
+            } else {
+                self.make_upstream(state, client, key, eras, request)
+            }
         };
         let upstream = match found {
             Ok(upstream) => upstream,
@@ -315,7 +325,7 @@ impl Bridge {
             upstream.attach(&call.listener());
         }
         if request.method() == method::INITIALIZE && upstream.era() == Era::Legacy {
-            self.watch_greeting(opening, &upstream, key);
+            self.watch_greeting(&opening, &upstream, key);
         } else if self.hidden.concerns(request) {
             call.set_rewrite(Arc::<Hidden>::clone(&self.hidden));
         }
@@ -348,26 +358,18 @@ impl Bridge {
         Eras { clients, server }
     }
 
-    /// The connection that a call goes by, made if need be; none at the end.
-    fn upstream_for(
+    /// Makes the connection that a call goes by.
+    fn make_upstream(
         &self,
+        mut state: MutexGuard<'_, BridgeState>,
         client: &ClientConnection,
         key: ConnectionKey,
         eras: Eras,
         request: &Message,
     ) -> Result<Arc<Upstream>, Failure> {
-        let mut state = lock(&self.state);
-        // A client that was forgotten meanwhile must not get a new connection.
-        if state.closed || client.phase() == Some(Phase::Ended) {
-            return Err(Failure::CLOSED);
-        }
         let greets = request.method() == method::INITIALIZE;
         if greets && self.children == Children::PerRequest {
             state.hellos.insert(client.number(), request.clone());
-        }
-        if let Some(upstream) = state.connections.get(&key) {
-            upstream.touch();
-            return Ok(Arc::clone(upstream));
         }
         state.make_room(key)?;
         let tenant = self.tenant(&mut state, key, client)?;

@@ -87,7 +87,9 @@ pub trait ReplySink: fmt::Debug + Send + Sync {
     }
     /// A notification, about a call or about the session.
     fn note(&self, exchange: Option<Exchange>, message: &Message);
-    /// The server needs input, and `asker` takes the answer. False if the client cannot be asked.
+    /// The server needs input, and `asker` takes the answer; the backend does if there is no
+    /// asker. False if the client cannot be asked.
+    #[must_use]
     fn ask(
         self: Arc<Self>,
         _exchange: Option<Exchange>,
@@ -315,9 +317,13 @@ impl Call {
             Some(rewrite) => outcome.and_then(|answer| rewrite.answer(answer)),
             None => outcome,
         };
-        lock(&self.0.state).holder = None;
+        let mut state = lock(&self.0.state);
+        (state.phase, state.holder) = (CallPhase::Over, None);
+        let released = state.release();
+        drop(state);
         self.0.sink.finish(self.0.exchange, outcome);
-        self.close();
+        // Once the client has its answer, the next call may be let on.
+        drop(released);
     }
 
     /// A notification on the way.

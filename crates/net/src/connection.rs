@@ -323,32 +323,6 @@ impl ClientConnection {
         self.account(state);
     }
 
-    /// The server needs input. False if this client cannot be asked. The answer goes to
-    /// `asker`, or to the backend if there is none.
-    #[must_use]
-    pub fn put_question(
-        self: &Arc<Self>,
-        exchange: Option<Exchange>,
-        asker: Option<Weak<dyn Asker>>,
-        ask: Ask,
-        request: &Message,
-    ) -> bool {
-        let has_room = || self.parking.get().is_some_and(|parking| parking.has_room(self));
-        if self.era == Era::Modern && !has_room() {
-            return false;
-        }
-        let mut state = lock(&self.state);
-        let is_asked = state.half.ask(exchange, ask, request);
-        if let Some(asker) = asker.filter(|_| is_asked) {
-            state.askers.insert(ask, (exchange, asker));
-        }
-        self.deliver(&mut state);
-        let round = state.half.poll_round();
-        drop(state);
-        self.gather(round);
-        is_asked
-    }
-
     /// The answer on `lane` takes its time: show a stream.
     pub fn begin_stream(&self, lane: Lane) {
         self.to_client(|half| half.begin_stream(lane));
@@ -505,6 +479,7 @@ impl ClientConnection {
             let call = self.call(exchange);
             self.finish(exchange, why.clone().into());
             if let Some(call) = call {
+                call.close();
                 self.backend.cancel(self, &call);
                 works.append(call.cancel(None));
             }
@@ -557,19 +532,6 @@ impl ClientConnection {
         modern(|half| half.questions(round))(&mut lock(&self.state).half)
     }
 
-    /// A modern client is back with the state of a parked call.
-    pub(crate) fn retry(
-        self: &Arc<Self>,
-        key: (Exchange, u32),
-        (turns, charge): (Turns, Option<&Arc<Charge>>),
-        lane: Lane,
-        request: &Message,
-        headers: Option<&HeaderMap>,
-    ) -> PendingWork {
-        let retry = modern(|half| half.handle_retry(key, lane, request, headers));
-        self.step_in(turns, charge, retry).1
-    }
-
     /// Gives up on parked calls whose client is late.
     pub(crate) fn give_up_parked(self: &Arc<Self>) {
         self.step(modern(|half| half.handle_timeout(now()))).1.detach();
@@ -601,7 +563,20 @@ impl ReplySink for ClientConnection {
         ask: Ask,
         request: &Message,
     ) -> bool {
-        self.put_question(exchange, Some(asker), ask, request)
+        let has_room = || self.parking.get().is_some_and(|parking| parking.has_room(&self));
+        if self.era == Era::Modern && !has_room() {
+            return false;
+        }
+        let mut state = lock(&self.state);
+        let is_asked = state.half.ask(exchange, ask, request);
+        if is_asked && asker.strong_count() > 0 {
+            state.askers.insert(ask, (exchange, asker));
+        }
+        self.deliver(&mut state);
+        let round = state.half.poll_round();
+        drop(state);
+        self.gather(round);
+        is_asked
     }
 
     fn recall(&self, ask: Ask, message: &Message) {
@@ -620,10 +595,6 @@ impl ReplySink for ClientConnection {
         state.half.finish(exchange, answer);
         state.forget_askers(self.era, exchange);
         self.deliver(&mut state);
-        drop(state);
-        if let Some(call) = call {
-            call.close();
-        }
     }
 
     fn await_cancelled(&self, exchange: Exchange) -> bool {

@@ -126,7 +126,8 @@ impl Parking {
         Ok(Some((client.ok_or(Refusal::BadState)?, (call.exchange, call.round))))
     }
 
-    /// Puts the questions of a call to its client, once they have been gathered.
+    /// Once the questions of a call have been gathered, answers it with them, and keeps its
+    /// connection.
     pub(crate) fn gather(self: &Arc<Self>, client: &Arc<ClientConnection>, round: (Exchange, u32)) {
         let mut gathered = client.questions(round);
         let (parking, asked) = (Arc::downgrade(self), Arc::downgrade(client));
@@ -141,27 +142,20 @@ impl Parking {
                     break;
                 }
             }
-            if let (Some(parking), Some(client)) = (parking.upgrade(), asked.upgrade()) {
-                parking.park(&client, round);
+            let (Some(this), Some(client)) = (parking.upgrade(), asked.upgrade()) else { return };
+            let (until, (exchange, number)) = (now() + this.patience, round);
+            let call = SealedCall { client: client.number(), exchange, round: number, until };
+            let sealer = this.sealer.as_ref();
+            let state = sealer.and_then(|sealer| sealer.seal(call, client.principal()));
+            let Some(state) = state else { return };
+            // Nobody sweeps in between: who is told to come back is there to be found.
+            let mut waiting = lock(&this.waiting);
+            client.close_round(round, &state, until);
+            if client.parked() > 0 {
+                waiting.sweeping.get_or_insert_with(|| OwnedTask::spawn(sweep(parking)));
+                waiting.clients.insert(client.number(), client);
             }
         });
-    }
-
-    /// Answers a call with its questions, and keeps its connection. Nobody sweeps in
-    /// between: who is told to come back is there to be found.
-    fn park(self: &Arc<Self>, client: &Arc<ClientConnection>, (exchange, round): (Exchange, u32)) {
-        let until = now() + self.patience;
-        let call = SealedCall { client: client.number(), exchange, round, until };
-        let sealer = self.sealer.as_ref();
-        let state = sealer.and_then(|sealer| sealer.seal(call, client.principal()));
-        let Some(state) = state else { return };
-        let mut waiting = lock(&self.waiting);
-        client.close_round((exchange, round), &state, until);
-        if client.parked() == 0 {
-            return;
-        }
-        waiting.clients.insert(client.number(), Arc::clone(client));
-        waiting.sweeping.get_or_insert_with(|| OwnedTask::spawn(sweep(Arc::downgrade(self))));
     }
 
     /// Ends the calls of those who may not stay: the ones that are open, and the ones

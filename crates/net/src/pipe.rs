@@ -89,7 +89,9 @@ impl Pipe {
         if let (Era::Modern, Incoming::One(message)) = (client.era(), &incoming) {
             match self.parking.claim(message, client.principal()) {
                 Ok(Some((client, key))) => {
-                    return client.retry(key, (turns, charge), Lane::MAIN, message, None);
+                    let retry =
+                        |half: &mut ServerHalf| half.handle_retry(key, Lane::MAIN, message, None);
+                    return client.step_in(turns, charge, retry).1;
                 }
                 Ok(None) => {}
                 Err(why) => return refuse(client, &incoming, why),

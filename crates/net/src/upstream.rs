@@ -219,21 +219,17 @@ impl Upstream {
         }
         self.touch();
         call.set_native(is_native);
-        let works = self.begin(call, request, said);
+        let this = Arc::downgrade(self);
+        let works = self.step(|half, now| {
+            // It may have been cancelled on its way here.
+            if call.hold(this) {
+                half.open(call.clone(), request, said, now);
+            }
+        });
         if request.method() == method::LISTEN {
             self.listen_again();
         }
         self.when_room(works)
-    }
-
-    /// Sends a call, unless it was cancelled on its way here.
-    fn begin(self: &Arc<Self>, call: &Call, request: &Message, said: &HeaderParams) -> PendingWork {
-        let this = Arc::downgrade(self);
-        self.step(|half, now| {
-            if call.hold(this) {
-                half.open(call.clone(), request, said, now);
-            }
-        })
     }
 
     /// A client sends a notification.
@@ -282,7 +278,11 @@ impl Upstream {
         while let Some(transmit) = core.half.poll_transmit() {
             tracing::trace!(server = self.name, what = transmit.name(), "to the server");
             match (core.transport, transmit) {
-                (Transport::Pipe, Transmit::Send { message, .. }) => self.enqueue(core, message),
+                (Transport::Pipe, Transmit::Send { message, .. }) => {
+                    self.start(core);
+                    core.outbound.push(message, &self.limits);
+                    self.pipe_changed.notify_waiters();
+                }
                 (Transport::Http, Transmit::Send { lane, message, headers }) => {
                     works.append(self.post(core, lane, message, headers));
                 }

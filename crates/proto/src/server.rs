@@ -88,6 +88,19 @@ impl ServerHalf {
         }
     }
 
+    /// A request arrived that brings back the state of a parked call; only modern clients have one.
+    pub fn handle_retry(
+        &mut self,
+        key: (Exchange, u32),
+        lane: Lane,
+        request: &Message,
+        headers: Option<&HeaderMap>,
+    ) {
+        if let Self::Modern(half) = self {
+            half.handle_retry(key, lane, request, headers);
+        }
+    }
+
     /// Something arrived on `lane` that is no message.
     pub fn handle_refused(&mut self, lane: Lane, refused: &InvalidMessage) {
         each!(self, half => half.handle_refused(lane, refused));

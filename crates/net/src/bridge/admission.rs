@@ -115,7 +115,7 @@ impl Bridge {
     /// Changes the queue, if there is one, and lets on the calls whose turn it is then, one
     /// after the other.
     ///
-    /// A call that is refused at once is over before `go_on` returns, and its end leads
+    /// A call that is refused at once is over before `connect` returns, and its end leads
     /// here again. The loop that is under way takes the next call then, whichever thread
     /// runs it: a thousand calls that are refused need no more stack than one.
     pub(super) fn leave_queue(&self, change: impl FnOnce(&mut AdmissionQueue<Opening>)) {
@@ -131,7 +131,7 @@ impl Bridge {
             let next = lock(admission).next();
             let Some(opening) = next else { return };
             self.permit(&opening);
-            self.go_on(opening).detach();
+            self.connect(opening).detach();
         }
     }
 

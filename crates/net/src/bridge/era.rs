@@ -134,6 +134,13 @@ impl Bridge {
 async fn find_era(bridge: Weak<Bridge>, asking: Arc<Upstream>) {
     let found = asking.find_era().await;
     let Some(bridge) = bridge.upgrade() else { return asking.close().await };
+    // Some take the question for the beginning of a modern conversation, and
+    // refuse any other; so a legacy server begins anew (NEG-7). Where all share
+    // one it is not started twice, unless it refuses.
+    let is_kept = found == EraFound::Modern || found == EraFound::Legacy && bridge.is_common();
+    if !is_kept && bridge.is_common() {
+        asking.close().await;
+    }
     match found {
         EraFound::Modern => bridge.server.learn(Era::Modern, true),
         // It may not have started: if it has, its connection remembers what it speaks.
@@ -145,13 +152,6 @@ async fn find_era(bridge: Weak<Bridge>, asking: Arc<Upstream>) {
         // Whatever is the matter, the server may say it itself.
         EraFound::Nothing => bridge.server.guess(Era::Modern, true),
     }
-    // Some take the question for the beginning of a modern conversation, and
-    // refuse any other; so a legacy server begins anew (NEG-7). Where all share
-    // one it is not started twice, unless it refuses.
-    let is_kept = found == EraFound::Modern || found == EraFound::Legacy && bridge.is_common();
-    if !is_kept && bridge.is_common() {
-        asking.close().await;
-    }
     let opens = {
         let mut state = lock(&bridge.state);
         state.era.asking = None;
@@ -161,7 +161,7 @@ async fn find_era(bridge: Weak<Bridge>, asking: Arc<Upstream>) {
         std::mem::take(&mut state.era.opens)
     };
     for open in opens {
-        bridge.connect(&open).detach();
+        bridge.connect(open).detach();
     }
     // Perhaps no client needed it: the client has gone, or has a connection.
     let unused = lock(&bridge.state).era.spare.take();

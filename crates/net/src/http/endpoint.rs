@@ -225,12 +225,11 @@ async fn exchange(
     let since = Instant::now();
     let open = OpenLane::new(&client);
     let lane = open.lane;
-    let works = if let (Some(key), Incoming::One(request)) = (parked, &incoming) {
-        client.retry(key, (turns, Some(&charge)), lane, request, Some(headers))
-    } else {
-        let take = |half: &mut ServerHalf| half.handle_incoming(lane, incoming, Some(headers));
-        client.step_in(turns, Some(&charge), take).1
+    let take = |half: &mut ServerHalf| match (parked, incoming) {
+        (Some(key), Incoming::One(retry)) => half.handle_retry(key, lane, &retry, Some(headers)),
+        (_, incoming) => half.handle_incoming(lane, incoming, Some(headers)),
     };
+    let works = client.step_in(turns, Some(&charge), take).1;
     // The work has a copy of the text, in the words of its server.
     let mut works = works.holding(charge);
     site.after_call(&client);

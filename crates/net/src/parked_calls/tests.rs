@@ -9,9 +9,16 @@ use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::Frame;
 
 use super::*;
-use crate::access::Turns;
 use crate::backend::{Backend, PendingWork};
-use crate::call::Call;
+use crate::call::{Call, ReplySink as _};
+use crate::upstream::Upstream;
+
+/// Asks a client for roots, on a call of its own.
+fn ask(client: &Arc<ClientConnection>, on: Exchange, number: u64) -> bool {
+    let question = Message::request(&Id::from(number), "roots/list", None);
+    let nobody = Weak::<Upstream>::new();
+    Arc::clone(client).ask(Some(on), nobody, Ask(on.0 * 100 + number), &question)
+}
 
 /// Asks for roots whatever it is asked.
 struct Curious;
@@ -24,8 +31,7 @@ impl Backend for Curious {
         _: Message,
         _: HeaderParams,
     ) -> PendingWork {
-        let question = Message::request(&Id::from(1), "roots/list", None);
-        if !client.put_question(Some(call.exchange()), None, Ask(call.exchange().0), &question) {
+        if !ask(client, call.exchange(), 1) {
             call.finish(Message::result(&Id::from(1), b"{\"asked\":false}"));
         }
         PendingWork::none()
@@ -43,7 +49,7 @@ fn call(state: Option<&str>) -> Message {
 
 /// Somebody tidies up all the time, while a client is asked over and over; each
 /// time it comes back there is a moment in which it is parked nowhere.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_call_that_is_just_being_parked_is_not_swept_away() {
     let limits = Limits::default();
     let parking = Parking::new(&limits);
@@ -56,17 +62,15 @@ async fn a_call_that_is_just_being_parked_is_not_swept_away() {
     });
     let client = on_pipe(&parking, &limits);
     begin(&client, 1);
-    let exchange = Exchange(1);
     for round in 1..5000 {
-        parking.park(&client, (exchange, round));
-        let Some(Frame::Message { text, .. }) = client.try_frame(Lane::MAIN) else {
+        let Some(Frame::Message { text, .. }) = client.next_frame(Lane::MAIN).await else {
             panic!("it is asked in round {round}")
         };
         let state = patch::string(&text, &["result", "requestState"]).unwrap();
         let back = call(Some(&state));
         let found = parking.claim(&back, b"");
         let Ok(Some((found, key))) = found else { panic!("it is lost in round {round}") };
-        found.retry(key, (Turns::default(), None), Lane::MAIN, &back, None).detach();
+        found.step(|half| half.handle_retry(key, Lane::MAIN, &back, None)).1.detach();
     }
     is_over.store(true, Ordering::Relaxed);
     sweeper.join().unwrap();
@@ -75,15 +79,14 @@ async fn a_call_that_is_just_being_parked_is_not_swept_away() {
     assert!(lock(&parking.waiting).clients.is_empty(), "nothing is left");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_client_has_no_more_calls_parked_than_there_may_be() {
     let limits = Limits { parked: 2, ..Limits::default() };
     let parking = Parking::new(&limits);
     let client = on_pipe(&parking, &limits);
     for number in 1..=3 {
         begin(&client, number);
-        parking.park(&client, (Exchange(number), 1));
-        let Some(Frame::Message { text, .. }) = client.try_frame(Lane::MAIN) else {
+        let Some(Frame::Message { text, .. }) = client.next_frame(Lane::MAIN).await else {
             panic!("call {number} is answered")
         };
         let asked = patch::string(&text, &["result", "requestState"]).is_some();
@@ -92,21 +95,22 @@ async fn one_client_has_no_more_calls_parked_than_there_may_be() {
     assert_eq!(parking.len(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn who_is_back_takes_nobodys_place() {
     let limits = Limits { parked: 1, ..Limits::default() };
     let parking = Parking::new(&limits);
     for turn in 1..=3 {
         let client = on_pipe(&parking, &limits);
         begin(&client, 1);
-        parking.park(&client, (Exchange(1), 1));
-        let Some(Frame::Message { text, .. }) = client.try_frame(Lane::MAIN) else {
+        let Some(Frame::Message { text, .. }) = client.next_frame(Lane::MAIN).await else {
             panic!("client {turn} is answered")
         };
         let state = patch::string(&text, &["result", "requestState"]);
         let back = call(Some(&state.unwrap_or_else(|| panic!("client {turn} is asked"))));
+        // It answers, and is not asked again.
+        let back = back.with(Member::InputResponses, r#"{"q1":{"roots":[]}}"#);
         let (found, key) = parking.claim(&back, b"").unwrap().unwrap();
-        found.retry(key, (Turns::default(), None), Lane::MAIN, &back, None).detach();
+        found.step(|half| half.handle_retry(key, Lane::MAIN, &back, None)).1.detach();
     }
 }
 
@@ -119,8 +123,7 @@ async fn questions_that_follow_each_other_closely_share_a_round() {
     begin(&client, 1);
     for number in 2..=4 {
         tokio::time::sleep(GATHER * 3 / 4).await;
-        let question = Message::request(&Id::from(number), "roots/list", None);
-        assert!(client.put_question(Some(Exchange(1)), None, Ask(number), &question));
+        assert!(ask(&client, Exchange(1), number));
     }
     tokio::time::sleep(GATHER * 3).await;
     let Some(Frame::Message { text, .. }) = client.try_frame(Lane::MAIN) else {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::future::ready;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,6 +30,7 @@ use crate::backend::PendingWork;
 use crate::call::{Call, CallHolder, ReplySink as _};
 use crate::connection::{ClientConnection, lock};
 use crate::drive::{Either, Stop, race};
+use crate::upstream::Upstream;
 
 /// How long a person may think. The TypeScript SDK gives as much (GW-14).
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -484,14 +485,17 @@ impl<'a> OpenQuestion<'a> {
         let request =
             |params: &Value| Message::request(&id, method, Some(params.to_string().as_bytes()));
         let state = &self.cx.state;
+        // The server takes the answer itself.
+        let asker = Weak::<Upstream>::new();
         match (&state.channel, state.client()) {
             (CallChannel::Call { client, exchange }, _) => {
                 client.introduce(&state.server.identity.text);
-                client.put_question(Some(*exchange), None, self.ask, &request(params))
+                Arc::clone(client).ask(Some(*exchange), asker, self.ask, &request(params))
             }
             (CallChannel::Task(task), Some((client, _))) => {
                 task.ask(self.ask, key, None);
-                client.put_question(None, None, self.ask, &request(&task.related(params.clone())))
+                let request = request(&task.related(params.clone()));
+                client.ask(None, asker, self.ask, &request)
             }
             (CallChannel::Task(task), None) => {
                 task.ask(self.ask, key, Some(json!({"method": method, "params": params})))

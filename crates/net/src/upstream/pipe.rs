@@ -109,7 +109,13 @@ impl Outbound {
         !self.is_empty() && self.bytes.saturating_add(cost(message)) > limits.backlog
     }
 
-    fn push(&mut self, message: Message) {
+    /// Adds a message. Clients' calls are bounded where they are opened; a server that
+    /// leaves so much else unread does not read at all.
+    pub(super) fn push(&mut self, message: Message, limits: &Limits) {
+        if message.kind() != Kind::Request && self.is_full(&message, limits) {
+            self.is_choked = true;
+            return;
+        }
         let cost = cost(&message);
         self.bytes += cost;
         if message.is_response() {
@@ -319,18 +325,6 @@ impl Upstream {
         }
     }
 
-    /// Adds a message to what is to be written. Clients' calls are bounded where
-    /// they are opened; a server that leaves so much else unread does not read at all.
-    pub(super) fn enqueue(self: &Arc<Self>, core: &mut Core, message: Message) {
-        self.start(core);
-        if message.kind() != Kind::Request && core.outbound.is_full(&message, &self.limits) {
-            core.outbound.is_choked = true;
-        } else {
-            core.outbound.push(message);
-        }
-        self.pipe_changed.notify_waiters();
-    }
-
     /// Waits for messages to write, and takes a handful.
     pub(super) async fn next_outbound(&self) -> Vec<Message> {
         // The writer that asks for more has written what it took.
@@ -426,9 +420,10 @@ impl Upstream {
         core.fallback = Fallback::Second(why.clone());
         let waiting = std::mem::take(&mut core.outbound).messages;
         let mut works = PendingWork::none();
+        self.start(&mut core);
         for message in waiting.into_iter().chain(greeting.cloned()) {
             match core.transport {
-                Transport::Pipe => self.enqueue(&mut core, message),
+                Transport::Pipe => core.outbound.push(message, &self.limits),
                 Transport::Http => {
                     let lane = message.id().and_then(http::lane_of).unwrap_or(Lane::MAIN);
                     works.append(self.post(&mut core, lane, message, Vec::new()));
@@ -436,6 +431,7 @@ impl Upstream {
             }
         }
         drop(core);
+        self.pipe_changed.notify_waiters();
         works.detach();
         Ok(())
     }
@@ -460,7 +456,7 @@ mod tests {
         let mut core = lock(&up.core);
         (core.is_piped, core.next_look, core.pipe) = (true, Some(now()), PipeState::Here);
         while more(&core.outbound) {
-            up.enqueue(&mut core, Message::result(&Id::from(1), b"{}"));
+            core.outbound.push(Message::result(&Id::from(1), b"{}"), &up.limits);
         }
         drop(core);
         up

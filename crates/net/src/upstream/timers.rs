@@ -79,7 +79,13 @@ pub(super) async fn send_pings(up: Arc<Upstream>) {
         let call = Call::new(waiter, Exchange(1));
         let ping = Message::request(&Id::from(1), method::PING, None);
         // Not by `open`: a ping is no use of the connection.
-        up.begin(&call, &ping, &None).detach();
+        let holder = Arc::downgrade(&up);
+        let open = |half: &mut ClientHalf<_>, now| {
+            if call.hold(holder) {
+                half.open(call.clone(), &ping, &None, now);
+            }
+        };
+        up.step(open).detach();
         _ = up.stop.until(tokio::time::timeout(ANSWER_WAIT, answer)).await;
         call.cancel(None).detach();
     }

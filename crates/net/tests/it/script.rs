@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::{CallHolder, ReplySink as _};
 use switchboard_net::connection::ClientConnection;
+use switchboard_net::upstream::Upstream;
 use switchboard_proto::exchange::{Ask, ClientEvent, Exchange, HeaderParams};
 use switchboard_proto::jsonrpc::{Id, Message, parse_one};
 use tokio::sync::{mpsc, watch};
@@ -193,7 +194,7 @@ impl Call {
     /// Asks the client; true if it can be asked.
     pub(crate) fn ask(&self, ask: u64, method: &str) -> bool {
         let request = Message::request(&Id::from(ask), method, Some(b"{}"));
-        self.face.put_question(Some(self.exchange), None, Ask(ask), &request)
+        Arc::clone(&self.face).ask(Some(self.exchange), Weak::<Upstream>::new(), Ask(ask), &request)
     }
 
     pub(crate) fn finish(&self, result: &Value) {

@@ -244,7 +244,34 @@ impl<T: Ticket> ToLegacy<T> {
                 ServerEvent::Note { to, message } => self.handle_note(to, message, now),
                 ServerEvent::Ask { to, ask, request } => self.handle_ask(&to, ask, &request, now),
                 ServerEvent::Recall { to, ask, message } => self.handle_recall(to, ask, message),
-                ServerEvent::Finish { to, outcome } => self.handle_finish(to, outcome, now),
+                ServerEvent::Finish { to, outcome } => match (to, outcome) {
+                    (InternalCall::Call { number, .. }, Outcome::Answered(answer)) => {
+                        self.handle_answer(number, &answer, now);
+                    }
+                    (InternalCall::Call { number, .. }, failed) => {
+                        self.finish_with_logs(number, failed, now);
+                    }
+                    (InternalCall::Discover(to), outcome) => {
+                        let outcome = outcome.and_then(|welcome| self.discovery(welcome));
+                        self.to_client.finish(to, outcome);
+                    }
+                    (InternalCall::Native(to), outcome) => self.to_client.finish(to, outcome),
+                    (InternalCall::Listen(number), outcome) => {
+                        self.handle_met(number, outcome, now);
+                    }
+                    (InternalCall::Watch { listen, uri, .. }, outcome) => {
+                        self.handle_watched(listen, &uri, outcome, now);
+                    }
+                    (InternalCall::Return, outcome) => match outcome.result() {
+                        Some(_) => self.reconnect.handle_success(),
+                        None => self.return_later(now),
+                    },
+                    (InternalCall::Meet, outcome) => self.handle_met_for_level(&outcome, now),
+                    (InternalCall::Level, _) => self.handle_leveled(now),
+                    (InternalCall::Tools, outcome) => self.handle_tools(outcome.result(), now),
+                    (InternalCall::TaskEnd(id), outcome) => self.handle_task_end(&id, outcome, now),
+                    (InternalCall::Aside, _) => {}
+                },
                 ServerEvent::Unanswered { to: InternalCall::Native(to) } => {
                     self.to_client.0.push_back(ServerEvent::Unanswered { to });
                 }
@@ -272,34 +299,6 @@ impl<T: Ticket> ToLegacy<T> {
                 self.to_client.note(To::Call(ticket), message);
             }
             _ => {}
-        }
-    }
-
-    fn handle_finish(&mut self, to: InternalCall<T>, outcome: Outcome, now: Instant) {
-        match (to, outcome) {
-            (InternalCall::Call { number, .. }, Outcome::Answered(answer)) => {
-                self.handle_answer(number, &answer, now);
-            }
-            (InternalCall::Call { number, .. }, failed) => {
-                self.finish_with_logs(number, failed, now);
-            }
-            (InternalCall::Discover(to), outcome) => {
-                self.to_client.finish(to, outcome.and_then(|welcome| self.discovery(welcome)));
-            }
-            (InternalCall::Native(to), outcome) => self.to_client.finish(to, outcome),
-            (InternalCall::Listen(number), outcome) => self.handle_met(number, outcome, now),
-            (InternalCall::Watch { listen, uri, .. }, outcome) => {
-                self.handle_watched(listen, &uri, outcome, now);
-            }
-            (InternalCall::Return, outcome) => match outcome.result() {
-                Some(_) => self.reconnect.handle_success(),
-                None => self.return_later(now),
-            },
-            (InternalCall::Meet, outcome) => self.handle_met_for_level(&outcome, now),
-            (InternalCall::Level, _) => self.handle_leveled(now),
-            (InternalCall::Tools, outcome) => self.handle_tools(outcome.result(), now),
-            (InternalCall::TaskEnd(id), outcome) => self.handle_task_end(&id, outcome, now),
-            (InternalCall::Aside, _) => {}
         }
     }
 

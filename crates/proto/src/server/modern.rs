@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use super::Frame;
 use crate::Table;
-use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, HeaderParams, Lane, take_number};
+use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane, take_number};
 use crate::header::{Header, Mirror, PARAM_PREFIX, param};
 use crate::jsonrpc::{Id, InvalidMessage, Kind, Member, Message};
 use crate::limits::Limits;
@@ -88,28 +88,48 @@ impl ModernServerHalf {
 
     /// A message arrived on `lane`; with its headers, if it came over HTTP.
     pub fn handle_message(&mut self, lane: Lane, message: Message, headers: Option<&HeaderMap>) {
-        match message.kind() {
-            Kind::Request => {
-                let is_full = self.calls.len() + self.parked.len() >= self.most_calls;
-                match self.check(&message, headers) {
-                    Ok(()) if is_full => self.refuse(lane, message.id(), &Refusal::TooManyCalls),
-                    Ok(()) => self.open(lane, message, headers.map(param_headers)),
-                    Err(why) => self.refuse(lane, message.id(), &why),
-                }
-            }
-            Kind::Notification => {
-                if message.method() != method::CANCELLED {
-                    self.to_server.push_back(ClientEvent::Note { message });
-                } else if self.carrier == Carrier::Pipe {
-                    self.handle_cancel(message);
-                }
-                if self.carrier == Carrier::Http {
-                    self.out.push_back((lane, Frame::Accepted));
-                }
-            }
+        let request = match message.kind() {
+            Kind::Request => message,
+            Kind::Notification => return self.handle_notification(lane, message),
             // On a pipe an error about an error could go back and forth for ever.
-            Kind::Result | Kind::Error if self.carrier == Carrier::Pipe => {}
-            Kind::Result | Kind::Error => self.refuse(lane, None, &Refusal::UnaskedResponse),
+            Kind::Result | Kind::Error if self.carrier == Carrier::Pipe => return,
+            Kind::Result | Kind::Error => {
+                return self.refuse(lane, None, &Refusal::UnaskedResponse);
+            }
+        };
+        let is_full = self.calls.len() + self.parked.len() >= self.most_calls;
+        let checked = self.check(&request, headers);
+        let checked = checked.and(if is_full { Err(Refusal::TooManyCalls) } else { Ok(()) });
+        if let Err(why) = checked {
+            return self.refuse(lane, request.id(), &why);
+        }
+        let Some(id) = request.id().cloned() else { return };
+        let said = headers.map(param_headers);
+        let exchange = Exchange(take_number(&mut self.next_exchange));
+        self.by_id.insert(id.clone(), exchange);
+        let call = ModernCall {
+            id,
+            lane,
+            listens: request.method() == method::LISTEN,
+            streaming: false,
+            request: request.clone(),
+            said: said.clone().unwrap_or_default(),
+            round: QuestionRound::default(),
+            retry: None,
+            held: HeldNotes::default(),
+        };
+        self.calls.insert(exchange, call);
+        self.to_server.push_back(ClientEvent::Open { exchange, request, said });
+    }
+
+    fn handle_notification(&mut self, lane: Lane, message: Message) {
+        if message.method() != method::CANCELLED {
+            self.to_server.push_back(ClientEvent::Note { message });
+        } else if self.carrier == Carrier::Pipe {
+            self.handle_cancel(message);
+        }
+        if self.carrier == Carrier::Http {
+            self.out.push_back((lane, Frame::Accepted));
         }
     }
 
@@ -146,26 +166,6 @@ impl ModernServerHalf {
         }
         let in_use = request.id().filter(|id| self.by_id.contains_key(id));
         in_use.map_or(Ok(()), |id| Err(Refusal::IdInUse { id: id.to_string() }))
-    }
-
-    fn open(&mut self, lane: Lane, request: Message, said: HeaderParams) {
-        let Some(id) = request.id().cloned() else { return };
-        let exchange = Exchange(take_number(&mut self.next_exchange));
-        self.by_id.insert(id.clone(), exchange);
-        let listens = request.method() == method::LISTEN;
-        let call = ModernCall {
-            id,
-            lane,
-            listens,
-            streaming: false,
-            request: request.clone(),
-            said: said.clone().unwrap_or_default(),
-            round: QuestionRound::default(),
-            retry: None,
-            held: HeldNotes::default(),
-        };
-        self.calls.insert(exchange, call);
-        self.to_server.push_back(ClientEvent::Open { exchange, request, said });
     }
 
     fn handle_cancel(&mut self, message: Message) {

@@ -408,7 +408,7 @@ async fn a_call_that_is_dropped_on_its_way_from_the_gate_is_dropped_at_the_serve
     let open = lock(admission).next().unwrap();
     call.cancel(None).detach();
     bridge.permit(&open);
-    bridge.go_on(open).detach();
+    bridge.connect(open).detach();
     assert_eq!(bridge.calls(), 0, "nobody waits for it");
     bridge.close().await;
 }

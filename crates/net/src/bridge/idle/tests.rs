@@ -41,7 +41,12 @@ impl Crowd {
         let passed = HeaderMap::from_iter([(HeaderName::from_static("x-tenant"), tenant)]);
         let key = Children::Shared.choose_key(&client, Exchange(0), &request, Era::Legacy, &passed);
         let eras = Eras { clients: Era::Legacy, server: Era::Legacy };
-        self.bridge.upstream_for(&client, key, eras, &request)
+        let state = lock(&self.bridge.state);
+        if let Some(upstream) = state.connections.get(&key) {
+            upstream.touch();
+            return Ok(Arc::clone(upstream));
+        }
+        self.bridge.make_upstream(state, &client, key, eras, &request)
     }
 
     fn is_there(&self, upstream: &Arc<Upstream>) -> bool {
