@@ -4,13 +4,24 @@
 //! about OAuth need nothing, and then the variable is not set. The table of what each one gives is in
 //! `conformance/README.md`.
 
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::LOCATION;
+use http::{HeaderMap, Request, Uri};
 use serde_json::Value;
+use switchboard_net::auth::person::Person;
+use switchboard_net::auth::store::MemoryStore;
+use switchboard_net::auth::{Account, Authorizer, OauthCredential, SignInOptions};
+use switchboard_net::http::fetch::{Fetch, resolve};
+use switchboard_net::upstream::Credential;
+use switchboard_proto::auth::{GrantType, IdentityProvider, OauthSettings, Secret};
 
 /// The client metadata document of every scenario. Nobody serves it: the suite only compares the client id.
 const CLIENT_METADATA_URL: &str = "https://conformance-test.local/client-metadata.json";
 
 /// What is known before the first request; what is absent has to be found out.
-#[expect(dead_code, reason = "the client cannot sign in yet")]
 #[derive(Debug)]
 pub(crate) struct OauthContext {
     /// An id that the authorization server knows already.
@@ -21,8 +32,8 @@ pub(crate) struct OauthContext {
     pub(crate) issuer: Option<String>,
     /// The id to use where the authorization server takes client metadata documents.
     pub(crate) client_metadata_url: &'static str,
-    /// The key for `private_key_jwt`.
-    pub(crate) signing_key: Option<ScenarioKey>,
+    /// The key for `private_key_jwt`: PKCS #8, as PEM.
+    pub(crate) signing_key: Option<String>,
     /// Where an ID token is exchanged for an ID-JAG.
     pub(crate) idp: Option<ScenarioIdp>,
     /// The platform's JWT, for workload identity. The two bad ones beside it are not used.
@@ -33,26 +44,13 @@ pub(crate) struct OauthContext {
     pub(crate) is_dpop: bool,
 }
 
-/// A private key, and the algorithm to sign with.
-#[expect(dead_code, reason = "the client cannot sign in yet")]
-#[derive(Debug)]
-pub(crate) struct ScenarioKey {
-    /// PKCS #8, as PEM.
-    pub(crate) pem: String,
-    /// `ES256`.
-    pub(crate) algorithm: String,
-}
-
 /// The identity provider of an enterprise, at which the person has signed in.
-#[expect(dead_code, reason = "the client cannot sign in yet")]
 #[derive(Debug)]
 pub(crate) struct ScenarioIdp {
     /// Our id there, without a secret.
     pub(crate) client_id: String,
     /// What the sign-in gave.
     pub(crate) id_token: String,
-    /// Its issuer.
-    pub(crate) issuer: String,
     /// Where the exchange takes place.
     pub(crate) token_endpoint: String,
 }
@@ -60,13 +58,12 @@ pub(crate) struct ScenarioIdp {
 /// Reads the `context` of `scenario`; it is null if the suite gave none.
 pub(crate) fn oauth_context(scenario: &str, context: &Value) -> OauthContext {
     let text = |name: &str| context[name].as_str().map(str::to_owned);
-    let signing_key = text("private_key_pem").zip(text("signing_algorithm"));
     OauthContext {
         client_id: text("client_id"),
         client_secret: text("client_secret"),
         issuer: text("issuer"),
         client_metadata_url: CLIENT_METADATA_URL,
-        signing_key: signing_key.map(|(pem, algorithm)| ScenarioKey { pem, algorithm }),
+        signing_key: text("private_key_pem"),
         idp: idp(&text),
         workload_jwt: text("valid_jwt"),
         is_client_credentials: scenario.starts_with("auth/client-credentials-"),
@@ -78,7 +75,71 @@ fn idp(text: &impl Fn(&str) -> Option<String>) -> Option<ScenarioIdp> {
     Some(ScenarioIdp {
         client_id: text("idp_client_id")?,
         id_token: text("idp_id_token")?,
-        issuer: text("idp_issuer")?,
         token_endpoint: text("idp_token_endpoint")?,
     })
+}
+
+impl OauthContext {
+    /// Signs in at `url` when it asks for that.
+    pub(crate) fn credential(self, url: &str, fetch: Fetch) -> Arc<dyn Credential> {
+        let grant = if let Some(idp) = self.idp {
+            GrantType::Enterprise(IdentityProvider {
+                token_endpoint: idp.token_endpoint,
+                client_id: idp.client_id,
+                client_secret: None,
+                id_token: Secret::new(idp.id_token),
+            })
+        } else if let Some(jwt) = self.workload_jwt {
+            GrantType::Workload { assertion: Secret::new(jwt) }
+        } else if self.is_client_credentials {
+            GrantType::ClientCredentials
+        } else {
+            GrantType::Code
+        };
+        let settings = OauthSettings {
+            grant,
+            client_id: self.client_id,
+            client_secret: self.client_secret.map(Secret::new),
+            private_key: self.signing_key.map(Secret::new),
+            issuer: self.issuer,
+            client_metadata_url: Some(self.client_metadata_url.to_owned()),
+            dpop: self.is_dpop,
+            ..OauthSettings::default()
+        };
+        let account = Account { server: url.to_owned(), ..Account::default() };
+        let person = Arc::new(Visitor { fetch: fetch.clone() });
+        let (store, options) = (Arc::new(MemoryStore::new()), SignInOptions::default());
+        let authorizer = Authorizer::new(account, settings, store, fetch, person, options);
+        Arc::new(OauthCredential::new(authorizer, HeaderMap::new()))
+    }
+}
+
+/// Opens each page and goes where it leads: there is nothing to say yes to.
+#[derive(Debug)]
+struct Visitor {
+    fetch: Fetch,
+}
+
+impl Person for Visitor {
+    fn show_page(&self, _server: &str, url: &str) {
+        let (fetch, url) = (self.fetch.clone(), url.to_owned());
+        tokio::spawn(async move {
+            let mut next = url.parse::<Uri>().ok();
+            while let Some(at) = next.take() {
+                let mut request = Request::new(Bytes::new());
+                *request.uri_mut() = at.clone();
+                let Ok(response) = fetch.send_once(request).await else { return };
+                let location = response.headers().get(LOCATION).and_then(|it| it.to_str().ok());
+                next = location.and_then(|location| resolve(&at, location));
+            }
+        });
+    }
+
+    fn show_device(&self, _server: &str, _url: &str, _complete: Option<&str>, _code: &str) {}
+
+    fn show_waiting(&self, _server: &str) {}
+
+    fn pasted<'p>(&'p self) -> Pin<Box<dyn Future<Output = String> + Send + 'p>> {
+        Box::pin(std::future::pending())
+    }
 }
