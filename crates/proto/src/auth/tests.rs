@@ -319,6 +319,17 @@ fn metadata_that_cannot_be_had_is_not_metadata_that_is_not_there() {
     ];
     assert_eq!(asked, expected);
     assert!(world.opened().starts_with("OPEN https://mcp.example/authorize?"));
+    // Its own metadata may have a path in its name, but no other host.
+    let place_of_server = "https://mcp.example/.well-known/oauth-authorization-server";
+    let mut metadata = server_metadata();
+    metadata["issuer"] = json!("https://mcp.example/oauth");
+    world.put(place_of_server, 200, metadata.clone());
+    world.put(&format!("{AS}/register"), 200, json!({"client_id": "old"}));
+    world.put(&format!("{AS}/token"), 200, tokens());
+    assert_eq!(world.sign_in().unwrap().source.issuer, "https://mcp.example/oauth");
+    metadata["issuer"] = json!("https://mcp.example.evil/oauth");
+    world.put(place_of_server, 200, metadata);
+    assert!(matches!(world.sign_in(), Err(AuthError::OtherIssuer { .. })));
     // A page for all that is not known is no metadata, and 404 to the registration no OAuth.
     let mut world = World::new();
     world.pages.clear();
