@@ -96,6 +96,10 @@ system_packages() {
     has runc || has crun || missing+=(runc)
     has_static_busybox || missing+=(busybox-static)
     has chromium || missing+=(chromium) # a real browser for the OAuth flows
+    # A keyring for the test of the key of the store, and a program that looks into it.
+    has dbus-run-session || missing+=(dbus-daemon)
+    has gnome-keyring-daemon || missing+=(gnome-keyring)
+    has secret-tool || missing+=(libsecret-tools)
     if has python3 && ! python3 -c 'import ensurepip, venv' >/dev/null 2>&1; then
         missing+=(python3-venv)
     fi

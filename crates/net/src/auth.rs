@@ -14,6 +14,7 @@ pub mod callback;
 mod credential;
 mod fetch;
 pub mod jws;
+pub mod mcp_remote;
 pub mod person;
 mod sign_in;
 pub mod store;

@@ -5,11 +5,11 @@ use switchboard_net::upstream::Strategy;
 
 use super::entry::{self, EntryDraft, TransportKind};
 use super::schema::{
-    COMMAND, COUNT, EDITS, EDITS_OR_WORDS, FLAG, IDLE, NUMBER, PAIRS, PREFIX, PROCESS, Shape, TEXT,
-    TIME, TOOL_FILTER, TRANSPORT, URL, WORD_OR_WORDS, WORDS, describe,
+    COMMAND, COUNT, EDITS, EDITS_OR_WORDS, FLAG, IDLE, NUMBER, OAUTH, PAIRS, PREFIX, PROCESS,
+    Shape, TEXT, TIME, TOOL_FILTER, TRANSPORT, URL, WORD_OR_WORDS, WORDS, describe,
 };
-use super::settings;
 use super::tree::{KeyValue, Placed};
+use super::{oauth, settings};
 
 /// A key of a part of a file.
 pub(super) struct FileKey<R> {
@@ -56,8 +56,7 @@ pub(super) fn names<R>(keys: &[FileKey<R>]) -> Vec<&'static str> {
 pub(super) const FOR_COMMANDS: &str = "cwd env envFile env_vars";
 
 /// The same for servers at URLs.
-pub(super) const FOR_URLS: &str =
-    "bearer_token_env_var env_http_headers headerFile headers headersHelper passHeaders";
+pub(super) const FOR_URLS: &str = "bearer_token_env_var env_http_headers headerFile headers headersHelper oauth oauth_resource passHeaders scopes";
 
 /// The names of the keys that say where a server is.
 pub(super) const PLACES: [&str; 4] = ["command", "httpUrl", "serverUrl", "url"];
@@ -133,6 +132,14 @@ pub(super) const KEYS: &[ServerKey] = &[
         |it, at| it.plan.tools.only = it.reader.words(at),
     ),
     key(&["name"], TEXT, "The server's name, where servers are a list.", |_, _| {}),
+    key(
+        &["oauth", "auth", "requires_oauth"],
+        OAUTH,
+        "How to sign in to the server; true or false for whether to.",
+        oauth::read,
+    ),
+    key(&["oauth_resource"], TEXT, "What tokens for the server are for.", oauth::resource),
+    key(&["scopes", "oauthScopes"], WORD_OR_WORDS, "The scopes to ask for.", oauth::scopes),
     key(&["startup_timeout_ms"], NUMBER, "How long the server may take to start.", |it, at| {
         it.options.start = it.reader.millis(at);
     }),
@@ -236,7 +243,7 @@ pub(super) const KEYS: &[ServerKey] = &[
 
 /// Keys of other tools that ask nothing of us.
 pub(super) const THEIRS: &str = "$schema alwaysAllow autoApprove dev disabledReason displayName fromGalleryId gallery icon id metadata \
-    oauth options required sandbox scopes settings source tags trust version";
+    options required sandbox settings source tags trust version";
 
 fn camel(name: &str) -> String {
     let mut parts = name.split('_');

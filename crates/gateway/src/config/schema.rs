@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::client_files::SECTIONS;
 use super::gateway::{self, BOUNDS, DEFAULTS, NAME, PRINCIPAL_KEYS};
 use super::key::{FileKey, KEYS, PLACES, THEIRS, find};
+use super::oauth;
 
 /// The schema of a configuration file.
 pub fn schema() -> Value {
@@ -29,6 +30,7 @@ pub fn schema() -> Value {
             "count": { "type": "integer", "minimum": 1 },
             "edits": edits_by_name(),
             "grant": object(schemas(PRINCIPAL_KEYS)),
+            "oauth": object(schemas(oauth::KEYS)),
             "pairs": {
                 "type": "object",
                 "additionalProperties": { "type": ["string", "number", "boolean"] },
@@ -143,6 +145,21 @@ pub(super) const PROCESS: Shape = || reference("process");
 pub(super) const TEXT: Shape = || reference("text");
 pub(super) const TIME: Shape = || reference("time");
 pub(super) const WORDS: Shape = || reference("words");
+
+pub(super) const OAUTH: Shape = || either(FLAG(), reference("oauth"));
+pub(super) const OBJECT: Shape = || json!({ "type": "object" });
+pub(super) const GRANT: Shape = || {
+    let words = ["authorization-code", "client-credentials", "device-code"];
+    json!({ "enum": words })
+};
+pub(super) const IDENTITY_PROVIDER: Shape = || {
+    let names = ["tokenUrl", "clientId", "clientSecret", "idTokenFile"];
+    let mut provider = object(names.map(|name| (name, reference("text"))));
+    provider["required"] = json!(["tokenUrl", "clientId", "idTokenFile"]);
+    provider
+};
+pub(super) const TEXT_OR_FALSE: Shape =
+    || either(json!({ "type": "string" }), json!({ "const": false }));
 
 pub(super) const FLAG: Shape = || json!({ "type": "boolean" });
 pub(super) const NUMBER: Shape = || json!({ "type": "number", "exclusiveMinimum": 0 });

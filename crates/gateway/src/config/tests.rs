@@ -258,7 +258,7 @@ fn one_bad_server_does_not_cost_the_others() {
 fn keys_of_other_tools_are_no_mistakes_and_unknown_ones_a_note() {
     check(
         r#"{"mcpServers": {"a": {"command": "c", "autoApprove": [], "alwaysAllow": ["x"],
-            "oauth": {"clientId": "x"}, "trust": true, "$schema": "s"}}}"#,
+            "sandbox": {"clientId": "x"}, "trust": true, "$schema": "s"}}}"#,
         &[],
     );
     let config = read("m.json", r#"{"mcpServers": {"a": {"command": "c", "mascot": "cat"}}}"#);

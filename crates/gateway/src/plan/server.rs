@@ -16,7 +16,7 @@ use switchboard_net::upstream::{ServerTarget, Target};
 
 use super::Plan;
 use crate::catalog;
-use crate::config::Edit;
+use crate::config::{Edit, OauthPlan};
 use crate::credential::{CredentialSource, Credentials, may_pass};
 use crate::glob::NameFilter;
 
@@ -54,6 +54,8 @@ pub struct ServerPlan {
     pub prefix: Option<String>,
     /// What else is sent with each request, beyond the headers of `target`.
     pub credentials: Credentials,
+    /// How to sign in to it.
+    pub oauth: OauthPlan,
 }
 
 impl ServerPlan {
@@ -81,6 +83,7 @@ impl ServerPlan {
             prompt_edits: BTreeMap::new(),
             prefix: None,
             credentials: Credentials::default(),
+            oauth: OauthPlan::default(),
         }
     }
 
@@ -175,6 +178,7 @@ impl ServerPlan {
             && self.target == old.target
             && self.process == old.process
             && self.credentials == old.credentials
+            && self.oauth == old.oauth
             && self.call == old.call
     }
 }
@@ -258,6 +262,9 @@ impl ServerPlan {
                 }
             }
         }
+        if let Some(secret) = &self.oauth.settings.client_secret {
+            add("clientSecret", secret.reveal(), SHORT);
+        }
         found
     }
 }
@@ -285,7 +292,8 @@ mod tests {
             },
             "far": {
                 "url": "https://example.com/mcp?t=s3cret-query",
-                "headers": {"Authorization": "Bearer s3cret-header"}
+                "headers": {"Authorization": "Bearer s3cret-header"},
+                "oauth": {"clientSecret": "s3cret-client"}
             }
         }}"#;
         let config = Config::parse(Path::new("a.json"), file, &Surroundings::default()).unwrap();
@@ -301,6 +309,7 @@ mod tests {
             ("line-s3cret", "PEM"),
             ("s3cret-header", "authorization"),
             ("s3cret-query", "t"),
+            ("s3cret-client", "clientSecret"),
         ] {
             assert_eq!(value(secret), Some(name), "{secret}");
         }

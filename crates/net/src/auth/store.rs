@@ -80,6 +80,14 @@ pub struct RecordId {
     pub name: String,
 }
 
+impl RecordId {
+    /// What names the file of the record: it does not give the name away to those who
+    /// cannot guess it.
+    pub fn digest(&self) -> String {
+        record::digest(self.kind, &self.name)
+    }
+}
+
 /// The content of a record. It is overwritten when it is dropped.
 pub type Plaintext = Zeroizing<Vec<u8>>;
 
@@ -168,6 +176,9 @@ pub enum StoreError {
         /// What the keyring says.
         source: io::Error,
     },
+    /// The environment does not say where the user's files are.
+    #[error("there is no folder for the store: set HOME or SWITCHBOARD_STATE_DIR, or name one")]
+    NoFolder,
     /// The system has no randomness.
     #[error("the system has no random numbers: {0}")]
     NoRandomness(#[from] getrandom::Error),
@@ -260,7 +271,7 @@ impl MemoryStore {
     }
 
     fn lock_of(&self, record: &RecordId) -> Arc<tokio::sync::Mutex<()>> {
-        self.0.locks.find(&record::digest(record.kind, &record.name))
+        self.0.locks.find(&record.digest())
     }
 }
 

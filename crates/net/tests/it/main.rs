@@ -35,4 +35,6 @@ mod server;
 #[cfg(test)]
 mod stdio;
 #[cfg(test)]
+mod store;
+#[cfg(test)]
 mod upstream;

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::{MOST_CONTENT, MOST_NAME, Plaintext, RecordId, RecordKind, StoreError, StoreKey};
 use crate::seal::SealingKey;
-use crate::secret::hex_digest;
+use crate::secret::{hex, hex_digest};
 
 /// What a record begins with.
 const MARK: &str = "switchboard-record ";
@@ -55,8 +55,7 @@ impl RecordSeal {
     pub fn new(key: &StoreKey) -> Self {
         let signer = hmac::Key::new(hmac::HMAC_SHA256, key.bytes());
         let digest = hmac::sign(&signer, b"switchboard store key");
-        let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
-        let key_id = digits.collect::<String>()[..ID_DIGITS].to_owned();
+        let key_id = hex(digest.as_ref())[..ID_DIGITS].to_owned();
         Self { key: SealingKey::new(key.bytes()), key_id }
     }
 
@@ -65,7 +64,8 @@ impl RecordSeal {
         &self.key_id
     }
 
-    fn head(&self) -> String {
+    /// The first line of each record.
+    pub fn head(&self) -> String {
         format!("{MARK}{VERSION} {}\n", self.key_id)
     }
 
@@ -79,7 +79,7 @@ impl RecordSeal {
         text.extend_from_slice(&length.to_be_bytes());
         text.extend_from_slice(name);
         text.extend_from_slice(content);
-        let bound_to = self.bound_to(record.kind, &digest(record.kind, &record.name));
+        let bound_to = self.bound_to(record.kind, &record.digest());
         let sealed = self.key.seal(&text, bound_to.as_bytes())?;
         Ok([self.head().as_bytes(), &sealed].concat())
     }
@@ -128,8 +128,6 @@ impl RecordSeal {
     }
 }
 
-/// What names the file of a record: it does not give the record's name away to those who
-/// cannot guess it.
 pub(super) fn digest(kind: RecordKind, name: &str) -> String {
     hex_digest(format!("{}\0{name}", kind.word()).as_bytes())
 }

@@ -1,0 +1,327 @@
+//! What a file says about signing in to a server (OAuth): our own block, and those of
+//! Claude Code, Codex, Cursor, Gemini, Kiro and opencode.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+
+use switchboard_proto::auth::{
+    GrantType, IdentityProvider, OauthSettings, ResourceParameter, Secret,
+};
+
+use super::entry::EntryDraft;
+use super::key::{FileKey, find, key, names, nearest};
+use super::schema::{
+    FLAG, GRANT, IDENTITY_PROVIDER, OBJECT, PAIRS, PORT_NUMBER, TEXT, TEXT_OR_FALSE, URL,
+    WORD_OR_WORDS,
+};
+use super::tree::{KeyValue, Value};
+
+/// What a file says about signing in to a server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OauthPlan {
+    /// Whether to sign in; none if the file says nothing, and the server decides.
+    pub is_wanted: Option<bool>,
+    /// What is said to the authorization server.
+    pub settings: OauthSettings,
+    /// Where people come back to.
+    pub callback: CallbackPlan,
+}
+
+/// Where people come back to, as far as a file says it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct CallbackPlan {
+    /// How this machine is called.
+    pub host: Option<String>,
+    /// The port.
+    pub port: Option<u16>,
+    /// The path.
+    pub path: Option<String>,
+}
+
+/// A key of the block.
+type OauthKey = FileKey<fn(&mut EntryDraft<'_, '_>, KeyValue<'_>)>;
+
+/// Every key of the block that some tool knows.
+pub(super) const KEYS: &[OauthKey] = &[
+    key(
+        &["assertionFile"],
+        TEXT,
+        "A file with the JWT of the platform, which is the grant.",
+        |it, at| {
+            if let Some(assertion) = secret_file(it, at) {
+                it.plan.oauth.settings.grant = GrantType::Workload { assertion };
+            }
+        },
+    ),
+    key(
+        &["assumePkce"],
+        FLAG,
+        "The authorization server supports PKCE, though it does not say so.",
+        |it, at| it.plan.oauth.settings.assume_pkce = it.reader.flag(at).unwrap_or_default(),
+    ),
+    key(
+        &["authorizationUrl", "authorizationEndpoint"],
+        URL,
+        "The page to sign in at, in place of the one in the metadata.",
+        |it, at| it.plan.oauth.settings.endpoints.authorization = it.reader.text(at),
+    ),
+    key(
+        &["authorizeParams"],
+        PAIRS,
+        "More parameters of the page to sign in at, such as an audience.",
+        |it, at| {
+            let pairs = it.reader.pairs(at).into_iter().map(|(key, value)| (key.value, value));
+            it.plan.oauth.settings.authorize_params = pairs.collect();
+        },
+    ),
+    key(
+        &["callbackHost"],
+        TEXT,
+        "The host of the redirect URI, 127.0.0.1 by default.",
+        |it, at| {
+            it.plan.oauth.callback.host = it.reader.text(at);
+        },
+    ),
+    key(&["callbackPath"], TEXT, "The path of the redirect URI.", |it, at| {
+        it.plan.oauth.callback.path = it.reader.text(at);
+    }),
+    key(
+        &["callbackPort"],
+        PORT_NUMBER,
+        "The port of the redirect URI, one of the server's own by default.",
+        |it, at| it.plan.oauth.callback.port = port(it, at),
+    ),
+    key(
+        &["clientId", "CLIENT_ID"],
+        TEXT,
+        "The id that the authorization server knows us by.",
+        |it, at| it.plan.oauth.settings.client_id = it.reader.text(at),
+    ),
+    key(&["clientMetadata"], OBJECT, "Members to add when we register.", |it, (key, node)| {
+        let map = node.json().and_then(|json| json.as_object().cloned());
+        let map = map.or_else(|| it.reader.wrong((key, node), "write an object"));
+        it.plan.oauth.settings.client_metadata = map.unwrap_or_default();
+    }),
+    key(
+        &["clientMetadataUrl"],
+        URL,
+        "A document that describes us. Its URL is our id where that is understood.",
+        |it, at| it.plan.oauth.settings.client_metadata_url = it.reader.text(at),
+    ),
+    key(
+        &["clientSecret", "CLIENT_SECRET"],
+        TEXT,
+        "The secret of the client id; write ${VARIABLE}.",
+        |it, at| it.plan.oauth.settings.client_secret = it.reader.text(at).map(Secret::new),
+    ),
+    key(&["dpop"], FLAG, "Bind tokens to a key of ours.", |it, at| {
+        it.plan.oauth.settings.dpop = it.reader.flag(at).unwrap_or_default();
+    }),
+    key(&["enabled"], FLAG, "Whether to sign in at all.", |it, at| {
+        it.plan.oauth.is_wanted = it.reader.flag(at);
+    }),
+    key(&["grant"], GRANT, "How a token is got.", grant),
+    key(
+        &["identityProvider"],
+        IDENTITY_PROVIDER,
+        "The identity provider of the company, which is the grant.",
+        identity_provider,
+    ),
+    key(&["issuer"], TEXT, "The authorization server, which the client id is for.", |it, at| {
+        it.plan.oauth.settings.issuer = it.reader.text(at);
+    }),
+    key(
+        &["metadataUrl", "authServerMetadataUrl"],
+        URL,
+        "Where the metadata of the authorization server is.",
+        |it, at| it.plan.oauth.settings.metadata_url = it.reader.text(at),
+    ),
+    key(
+        &["privateKeyFile"],
+        TEXT,
+        "A PEM file with the private key that shows who we are, in place of a secret.",
+        |it, at| it.plan.oauth.settings.private_key = secret_file(it, at),
+    ),
+    key(
+        &["redirectUri", "callbackUrl", "callback_url"],
+        TEXT,
+        "Where people come back to, on this machine.",
+        redirect,
+    ),
+    key(
+        &["resource"],
+        TEXT_OR_FALSE,
+        "What tokens are for, or false for identity providers that refuse to be told.",
+        resource,
+    ),
+    key(&["scopes", "scope", "oauthScopes"], WORD_OR_WORDS, "The scopes to ask for.", scopes),
+    key(
+        &["tokenUrl", "tokenEndpoint"],
+        URL,
+        "Where tokens are issued, in place of the URL in the metadata.",
+        |it, at| it.plan.oauth.settings.endpoints.token = it.reader.text(at),
+    ),
+    key(
+        &["trustedIssuer"],
+        TEXT,
+        "What the metadata of the authorization server may call itself beside its own name.",
+        |it, at| it.plan.oauth.settings.trusted_issuer = it.reader.text(at),
+    ),
+    key(
+        &["useIdToken"],
+        FLAG,
+        "Send the ID token in place of the access token. Few servers want that.",
+        |it, at| it.plan.oauth.settings.use_id_token = it.reader.flag(at).unwrap_or_default(),
+    ),
+];
+
+/// Keys that other tools have in their block, and that ask nothing of us.
+const THEIRS: [&str; 5] = ["audiences", "mcpName", "registrationUrl", "tokenParamName", "xaa"];
+
+/// Reads the block, or true or false.
+pub(super) fn read(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
+    if let Value::Bool(is_wanted) = node.value {
+        it.plan.oauth.is_wanted = Some(is_wanted);
+        return;
+    }
+    if key.value == "auth" && node.table().is_none() {
+        // A word of Codex for servers of its own.
+        return;
+    }
+    it.plan.oauth.is_wanted = Some(true);
+    let instead = "write { \"clientId\": \"…\" }, or true or false";
+    for (key, node) in it.reader.members((key, node), instead) {
+        if let Some(known) = find(KEYS, &key.value) {
+            (known.read)(it, (key, node));
+        } else if !THEIRS.contains(&&*key.value) {
+            let what = format!("unknown key {:?}", key.value);
+            match nearest(&key.value, names(KEYS).into_iter()) {
+                Some(meant) => it.reader.error(&key.place, what, format!("write {meant:?}")),
+                None => {
+                    let instead = "it is ignored; remove it or correct its name";
+                    it.reader.note(&key.place, what, instead);
+                }
+            }
+        }
+    }
+}
+
+/// A list, or words with blanks between them.
+pub(super) fn scopes(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
+    let said = it.reader.one_or_more((key, node));
+    let words = said.iter().flat_map(|said| said.value.split_ascii_whitespace());
+    it.plan.oauth.settings.scopes = Some(words.map(ToOwned::to_owned).collect());
+}
+
+pub(super) fn resource(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
+    let resource = match node.value {
+        Value::Bool(false) => Some(ResourceParameter::LeftOut),
+        _ => it.reader.text((key, node)).map(ResourceParameter::Given),
+    };
+    it.plan.oauth.settings.resource = resource.unwrap_or_default();
+}
+
+fn grant(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
+    let grant = match node.text() {
+        Some("authorization-code" | "authorization_code") => Some(GrantType::Code),
+        Some("client-credentials" | "client_credentials") => Some(GrantType::ClientCredentials),
+        Some("device-code" | "device_code") => Some(GrantType::Device),
+        _ => {
+            let instead = "write \"authorization-code\", \"client-credentials\" or \"device-code\"";
+            it.reader.fail((key, node), " is no grant", instead)
+        }
+    };
+    it.plan.oauth.settings.grant = grant.unwrap_or_default();
+}
+
+fn identity_provider(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
+    let instead = "write { \"tokenUrl\": \"…\", \"clientId\": \"…\", \"idTokenFile\": \"…\" }";
+    let (mut token_endpoint, mut client_id, mut client_secret, mut id_token) =
+        (None, None, None, None);
+    for (key, node) in it.reader.members((key, node), instead) {
+        let at = (key, node);
+        match key.value.as_str() {
+            "tokenUrl" => token_endpoint = it.reader.text(at),
+            "clientId" => client_id = it.reader.text(at),
+            "clientSecret" => client_secret = it.reader.text(at).map(Secret::new),
+            "idTokenFile" => id_token = secret_file(it, at),
+            _ => {
+                it.reader.unknown(key, &["tokenUrl", "clientId", "clientSecret", "idTokenFile"]);
+            }
+        }
+    }
+    match (token_endpoint, client_id, id_token) {
+        (Some(token_endpoint), Some(client_id), Some(id_token)) => {
+            let provider = IdentityProvider { token_endpoint, client_id, client_secret, id_token };
+            it.plan.oauth.settings.grant = GrantType::Enterprise(provider);
+        }
+        _ => _ = it.reader.fail::<()>((key, node), " is not complete", instead),
+    }
+}
+
+fn port(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) -> Option<u16> {
+    let port = match &node.value {
+        Value::Text(_) => it.reader.text((key, node))?.trim().parse().ok(),
+        _ => node.number(),
+    };
+    let instead = "write a number from 1 to 65535";
+    port.or_else(|| it.reader.fail((key, node), " is no port", instead))
+}
+
+/// `http://localhost:7778/oauth/callback`, or without the path or the scheme.
+fn redirect(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
+    let Some(text) = it.reader.text((key, node)) else { return };
+    let rest = text.strip_prefix("http://").unwrap_or(&text);
+    if rest.contains("://") {
+        let what = format!("{:?} does not lead to this machine by http", key.value);
+        let instead =
+            "it is ignored; register a redirect URI such as http://127.0.0.1/oauth/callback";
+        it.reader.note(&node.place, what, instead);
+        return;
+    }
+    let (authority, path) = match rest.find('/') {
+        Some(at) => (&rest[..at], Some(rest[at..].to_owned())),
+        None => (rest, None),
+    };
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let number = port.map(str::parse::<u16>).transpose();
+    let (Ok(port), false) = (number, host.is_empty()) else {
+        it.reader.fail::<()>((key, node), " is no address", "write http://127.0.0.1:PORT/PATH");
+        return;
+    };
+    let plan = &mut it.plan.oauth.callback;
+    plan.host = Some(host.to_owned());
+    (plan.port, plan.path) = (port.or(plan.port), path.or(plan.path.take()));
+}
+
+/// Bytes of a file with a key or a token; more is something else.
+const MAX_SECRET_FILE: u64 = 64 << 10;
+
+/// What a file has, which is for nobody else.
+fn secret_file(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) -> Option<Secret> {
+    let path = it.reader.text((key, node))?;
+    if it.reader.variables.around.is_literal {
+        return Some(Secret::new(path));
+    }
+    let path = it.reader.path(path);
+    it.reader.besides.push(path.clone());
+    let mut text = String::new();
+    let read = File::open(&path).and_then(|it| it.take(MAX_SECRET_FILE).read_to_string(&mut text));
+    match read.and_then(|_| if text.trim().is_empty() { Err(empty()) } else { Ok(()) }) {
+        Ok(()) => Some(Secret::new(text)),
+        Err(error) => {
+            let what = format_args!(": cannot read {}: {error}", path.display());
+            it.reader.fail((key, node), what, "name a file that can be read")
+        }
+    }
+}
+
+fn empty() -> io::Error {
+    io::Error::other("it is empty")
+}
+
+#[cfg(test)]
+mod tests;
