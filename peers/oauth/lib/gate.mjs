@@ -56,8 +56,8 @@ export class Gate {
 
   /** What `whoami` says. */
   describe({ http }) {
-    const { extra, clientId, scopes } = http.authInfo;
-    return JSON.stringify({ sub: extra.sub, client_id: clientId, scopes, authorization: extra.authorization, scheme: extra.scheme });
+    const { extra, clientId, scopes, expiresAt: exp } = http.authInfo;
+    return JSON.stringify({ sub: extra.sub, client_id: clientId, scopes, exp, authorization: extra.authorization, scheme: extra.scheme });
   }
 
   /** The caller, or nothing after the request was refused. */
