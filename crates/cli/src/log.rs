@@ -24,6 +24,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use switchboard_gateway::plan::Secret;
+use switchboard_gateway::status::is_hidden;
 use switchboard_proto::moment;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
@@ -190,12 +191,7 @@ fn tame(text: &str) -> String {
     for character in text.chars() {
         match character {
             '\t' => tamed.push(character),
-            // A terminal shows these as nothing, as a new line, or others the other way round.
-            '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{2069}'
-            | '\u{feff}' => tamed.extend(character.escape_default()),
-            _ if character.is_control() => tamed.extend(character.escape_default()),
+            _ if is_hidden(character) => tamed.extend(character.escape_default()),
             _ => tamed.push(character),
         }
     }

@@ -20,10 +20,10 @@ use switchboard_net::roster::{Definition, ListKind};
 use switchboard_proto::header::param::{self, Annotation};
 use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::method;
+use switchboard_proto::pattern::fit_in_order;
 use switchboard_proto::refusal::{Refusal, code};
 use switchboard_proto::revision::Era;
 
-use crate::glob::fit_in_order;
 use crate::plan::{Edit, ServerPlan};
 use crate::search::{Document, Index};
 

@@ -12,11 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use switchboard_proto::pattern::fits;
+
 use crate::config::{
     Anonymous, Config, GatewaySection, Granted, Placed, Problem, ReadError, Surroundings, Weight,
     nearest,
 };
-use crate::glob::fits;
 use crate::policy::{Access, Principal};
 
 pub use crate::config::{Edit, GatewayBounds, Listen, ToolSearch};

@@ -13,9 +13,10 @@ use http::HeaderMap;
 use ring::digest::{SHA256, digest};
 use switchboard_net::access::shown_keys;
 use switchboard_net::connection::ClientConnection;
+use switchboard_proto::pattern::fits;
 use switchboard_proto::refusal::Refusal;
 
-use crate::glob::{NameFilter, fits};
+use crate::glob::NameFilter;
 
 /// A user or program with a key, or all clients without one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -149,20 +149,22 @@ fn row(ConnectedClient { client, transport, path }: &ConnectedClient) -> Value {
 /// the text around it.
 fn escaped(text: &str) -> String {
     let escaped = text.chars().map(|character| match character {
-        hidden if hidden.is_control() || is_hidden(hidden) => hidden.escape_unicode().to_string(),
+        hidden if is_hidden(hidden) => hidden.escape_unicode().to_string(),
         plain => plain.to_string(),
     });
     escaped.collect()
 }
 
-/// Characters without a shape: marks of direction, joiners, separators.
-fn is_hidden(character: char) -> bool {
-    matches!(
+/// Whether a terminal shows a character as nothing, takes it for a command or a new line, or
+/// shows others the other way round because of it.
+pub fn is_hidden(character: char) -> bool {
+    let has_no_shape = matches!(
         character,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
             | '\u{e0000}'..='\u{e007f}'
-    )
+    );
+    has_no_shape || character.is_control()
 }
 
 #[cfg(test)]

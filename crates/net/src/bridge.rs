@@ -40,7 +40,7 @@ mod hide;
 mod idle;
 
 pub(crate) use admission::Permit;
-pub use hide::{Hidden, fit_in_order, fits};
+pub use hide::Hidden;
 
 /// Any number of clients in front of one server.
 ///

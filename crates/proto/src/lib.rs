@@ -60,6 +60,7 @@ pub mod limits;
 pub mod method;
 pub mod moment;
 pub mod patch;
+pub mod pattern;
 pub mod project;
 pub mod refusal;
 pub mod replay;

@@ -23,6 +23,7 @@ use switchboard_net::connection::ClientConnection;
 use switchboard_net::roster::{Deferred, Definition, Hints, ListKind, Roster};
 use switchboard_proto::jsonrpc::{self, ItemAction, Member, Message, Part};
 use switchboard_proto::method;
+use switchboard_proto::pattern::fits;
 use switchboard_proto::refusal::Refusal;
 
 use super::list::tell;
@@ -30,7 +31,7 @@ use super::people::Person;
 use super::{Front, FrontRequest};
 use crate::catalog::{Catalog, Owned, TemplatePattern, named_by};
 use crate::fleet::Fleet;
-use crate::glob::{NameFilter, fits};
+use crate::glob::NameFilter;
 use crate::lock;
 use crate::plan::ServerPlan;
 use crate::policy::Grant;

@@ -5,6 +5,7 @@
 use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{ItemAction, Kind, Member, Message};
 use switchboard_proto::method;
+use switchboard_proto::pattern::fits;
 use switchboard_proto::refusal::Refusal;
 
 use crate::call::ReplyRewrite;
@@ -58,24 +59,6 @@ impl Hidden {
             if name.is_some_and(|it| self.hides(&it)) { ItemAction::Drop } else { ItemAction::Keep }
         })
     }
-}
-
-/// Whether `pattern` describes `name`; `*` stands for any characters, or none.
-pub fn fits(pattern: &str, name: &str) -> bool {
-    fit_in_order(pattern.split('*'), name)
-}
-
-/// Whether `name` is these parts in their order, with any characters between them.
-pub fn fit_in_order<'p>(mut parts: impl DoubleEndedIterator<Item = &'p str>, name: &str) -> bool {
-    let (head, tail) = (parts.next().unwrap_or_default(), parts.next_back());
-    let Some(tail) = tail else { return head == name };
-    let Some(mut name) = name.strip_prefix(head) else { return false };
-    for part in parts {
-        // The leftmost place leaves the most for what follows.
-        let Some(at) = name.find(part) else { return false };
-        name = &name[at + part.len()..];
-    }
-    name.ends_with(tail)
 }
 
 impl ReplyRewrite for Hidden {
