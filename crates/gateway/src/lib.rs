@@ -21,7 +21,7 @@
 //! }
 //! let fetch = Fetch::new(FetchOptions::default())?;
 //! for entry in &config.servers {
-//!     let server = entry.plan.server(std::env::vars_os().collect(), fetch.clone());
+//!     let server = entry.plan.server(std::env::vars_os().collect(), fetch.clone(), None);
 //!     let client = Client::connect(server, ClientOptions::default()).await?;
 //!     println!("{} has {} tools", entry.plan.name, client.tools().await?.len());
 //! }
@@ -29,6 +29,7 @@
 //! # }
 //! ```
 
+pub mod account;
 pub mod authenticator;
 pub mod catalog;
 pub mod config;

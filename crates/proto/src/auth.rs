@@ -31,9 +31,7 @@ mod tests;
 
 pub use challenge::Challenge;
 pub use flow::{Goal, Redirect};
-pub use machine::{
-    Answer, AuthRequest, AuthResponse, KeyAlgorithm, RequestBody, SignIn, Step, Tools,
-};
+pub use machine::{Answer, AuthBody, AuthRequest, AuthResponse, KeyAlgorithm, SignIn, Step, Tools};
 pub use metadata::{ResourceMetadata, ServerMetadata, is_loopback, origin_of};
 pub use record::{
     AuthMethod, LONGEST_SIGN_IN, PendingSignIn, Registration, Secret, TokenRecord, TokenSource,

@@ -53,7 +53,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     let probe = args.probe_every.map(Duration::from_secs);
     let options = FleetOptions { cache, monitor, is_stdio, probe, ..FleetOptions::default() };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
-        let server = server.server(target::environment(), fetch.clone());
+        let server = server.server(target::environment(), fetch.clone(), None);
         server.named_by(&ancestry)
     })?;
     let (stopped, listening) = (stop.clone().asked(), Arc::clone(&gateway));

@@ -387,8 +387,10 @@ fn an_entry_is_a_server_to_connect_to() {
     let text = r#"{"servers": {"a": {"command": "c"}, "b": {"url": "http://h/mcp?key=${TOKEN}"}}}"#;
     let config = read("m.json", text);
     let fetch = Fetch::new(FetchOptions::default()).unwrap();
-    let names =
-        config.servers.iter().map(|entry| entry.plan.server(Vec::new(), fetch.clone()).name());
+    let names = config
+        .servers
+        .iter()
+        .map(|entry| entry.plan.server(Vec::new(), fetch.clone(), None).name());
     assert_eq!(names.collect::<Vec<_>>(), ["a", "h/mcp"]);
 }
 

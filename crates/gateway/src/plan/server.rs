@@ -12,9 +12,10 @@ use switchboard_net::bridge::Children;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::roster::ListKind;
 use switchboard_net::secret::{LONG, SHORT, is_secret_name, words};
-use switchboard_net::upstream::{ServerTarget, Target};
+use switchboard_net::upstream::{Credential, ServerTarget, Target};
 
 use super::Plan;
+use crate::account::Accounts;
 use crate::catalog;
 use crate::config::{Edit, OauthPlan};
 use crate::credential::{CredentialSource, Credentials, may_pass};
@@ -88,19 +89,31 @@ impl ServerPlan {
     }
 
     /// The server, to connect to. `environment` is ours, of which a command gets
-    /// what it may have; `fetch` is how URLs are reached.
-    pub fn server(&self, environment: Vec<(OsString, OsString)>, fetch: Fetch) -> ServerTarget {
-        match self.target.clone() {
-            Target::Command(command) => ServerTarget::command(command, environment),
-            Target::Url { url, strategy, headers } => {
-                let server = ServerTarget::url(url, strategy, headers.clone(), fetch);
-                if self.credentials.is_static() {
-                    return server;
-                }
-                let mut credentials = self.credentials.clone();
-                credentials.pass.retain(may_pass);
-                server.showing(Arc::new(CredentialSource { credentials, headers, environment }))
-            }
+    /// what it may have; `fetch` is how URLs are reached; `accounts` has the tokens of
+    /// servers that want one.
+    pub fn server(
+        &self,
+        environment: Vec<(OsString, OsString)>,
+        fetch: Fetch,
+        accounts: Option<&Accounts>,
+    ) -> ServerTarget {
+        let (url, strategy, headers) = match self.target.clone() {
+            Target::Command(command) => return ServerTarget::command(command, environment),
+            Target::Url { url, strategy, headers } => (url, strategy, headers),
+        };
+        let server = ServerTarget::url(url, strategy, headers.clone(), fetch.clone());
+        let own = (!self.credentials.is_static()).then(|| {
+            let mut credentials = self.credentials.clone();
+            credentials.pass.retain(may_pass);
+            Arc::new(CredentialSource { credentials, headers, environment }) as Arc<dyn Credential>
+        });
+        let credential = match accounts {
+            Some(accounts) => accounts.credential(self, own, fetch),
+            None => own,
+        };
+        match credential {
+            Some(credential) => server.showing(credential),
+            None => server,
         }
     }
 

@@ -7,7 +7,7 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use switchboard_proto::auth::{AuthRequest, AuthResponse, RequestBody};
+use switchboard_proto::auth::{AuthBody, AuthRequest, AuthResponse};
 use switchboard_proto::header;
 use switchboard_proto::revision::Revision;
 use tokio::sync::OnceCell;
@@ -106,10 +106,10 @@ impl AuthFetch {
 fn build(from: &AuthRequest, url: Uri) -> Request<Bytes> {
     let (method, media, body) = match &from.body {
         None => (Method::GET, None, Bytes::new()),
-        Some(RequestBody::Form(form)) => {
+        Some(AuthBody::Form(form)) => {
             (Method::POST, Some("application/x-www-form-urlencoded"), Bytes::from(form.clone()))
         }
-        Some(RequestBody::Json(json)) => {
+        Some(AuthBody::Json(json)) => {
             (Method::POST, Some("application/json"), Bytes::from(json.clone()))
         }
     };

@@ -19,3 +19,19 @@ pub trait Person: fmt::Debug + Send + Sync {
     /// gives one line. Where nothing can be typed it is pending for ever.
     fn pasted<'p>(&'p self) -> Pin<Box<dyn Future<Output = String> + Send + 'p>>;
 }
+
+/// Nobody is there: for [`LoginMode::Never`](super::LoginMode::Never).
+#[derive(Clone, Copy, Debug)]
+pub struct Nobody;
+
+impl Person for Nobody {
+    fn show_page(&self, _server: &str, _url: &str) {}
+
+    fn show_device(&self, _server: &str, _url: &str, _complete_url: Option<&str>, _code: &str) {}
+
+    fn show_waiting(&self, _server: &str) {}
+
+    fn pasted<'p>(&'p self) -> Pin<Box<dyn Future<Output = String> + Send + 'p>> {
+        Box::pin(std::future::pending())
+    }
+}

@@ -33,6 +33,16 @@ pub struct Account {
 }
 
 impl Account {
+    /// The account of whoever runs us, at the server with this URL.
+    pub fn of(server: &Uri) -> Self {
+        let mut server = server.to_string();
+        // The type of URLs adds a slash to a bare origin, which none of the rules has.
+        if server.matches('/').count() == 3 && server.ends_with('/') {
+            server.pop();
+        }
+        Self { server, ..Self::default() }
+    }
+
     fn record(&self, kind: RecordKind) -> RecordId {
         let part = |part: &Option<String>| part.clone().unwrap_or_default();
         let (account, principal) = (part(&self.account), part(&self.principal));
@@ -57,6 +67,8 @@ pub struct SignInOptions {
     pub mode: LoginMode,
     /// Which addresses the servers of a sign-in may have.
     pub reach: ReachPolicy,
+    /// What people call the server; its URL if this is empty.
+    pub name: String,
 }
 
 impl Default for SignInOptions {
@@ -69,6 +81,7 @@ impl Default for SignInOptions {
             wait: Duration::from_secs(LONGEST_SIGN_IN),
             mode: LoginMode::default(),
             reach: ReachPolicy::default(),
+            name: String::new(),
         }
     }
 }
@@ -98,11 +111,11 @@ struct Inner {
     tools: Arc<dyn Tools>,
     /// The sign-in that is on its way. It goes on when nobody waits for it any more:
     /// somebody may be typing a password.
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<SignInTask>>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct SignInTask {
     outcome: watch::Receiver<Option<Result<TokenRecord, AuthError>>>,
     #[expect(dead_code, reason = "it is kept, so that the task ends with us")]
     task: OwnedTask,
@@ -203,7 +216,7 @@ impl Authorizer {
         let mut outcome = {
             let mut running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
             let is_on =
-                |it: &Running| it.outcome.borrow().is_none() && it.outcome.has_changed().is_ok();
+                |it: &SignInTask| it.outcome.borrow().is_none() && it.outcome.has_changed().is_ok();
             match running.as_ref().filter(|running| is_on(running)) {
                 Some(running) => running.outcome.clone(),
                 None => {
@@ -214,7 +227,7 @@ impl Authorizer {
                         let ended = inner.sign_in(challenge, refused).await;
                         done.send_replace(Some(ended));
                     });
-                    *running = Some(Running { outcome: outcome.clone(), task });
+                    *running = Some(SignInTask { outcome: outcome.clone(), task });
                     outcome
                 }
             }
@@ -237,7 +250,7 @@ impl Authorizer {
 }
 
 /// A sign-in of which this process is the owner: others wait for its lock.
-struct Owned {
+struct OwnedSignIn {
     lock: Box<dyn RecordLock>,
     callback: Option<Callback>,
     /// The page is open already.
@@ -266,8 +279,9 @@ impl Inner {
         refused: Option<Secret>,
     ) -> Result<TokenRecord, AuthError> {
         if self.needs_person() && self.options.mode == LoginMode::Never {
-            let text = "nobody may be asked here; run `switchboard login` for this server first";
-            return Err(AuthError::NoPerson(text.to_owned()));
+            let name = &self.options.name;
+            let name = if name.is_empty() { &self.account.server } else { name };
+            return Err(AuthError::NoPerson(format!("run `switchboard login {name}`")));
         }
         let id = self.account.record(RecordKind::Pending);
         let free = self.store.try_lock(&id).await.map_err(local)?;
@@ -288,7 +302,7 @@ impl Inner {
         }
         let pending: Option<PendingSignIn> = read(lock.read().await)?;
         let pending = pending.filter(|pending| !pending.is_over(self.tools.now()));
-        let mut owned = Owned { lock, callback: None, is_shown: false };
+        let mut owned = OwnedSignIn { lock, callback: None, is_shown: false };
         let run = match pending {
             Some(pending) if self.settings.grant == GrantType::Code => {
                 owned.callback = self.bind_again(&pending).await;
@@ -349,7 +363,7 @@ impl Inner {
     async fn drive(
         &self,
         mut run: SignIn,
-        mut owned: Option<&mut Owned>,
+        mut owned: Option<&mut OwnedSignIn>,
     ) -> Result<TokenRecord, AuthError> {
         let mut answer = None;
         loop {
@@ -398,7 +412,11 @@ impl Inner {
 
     /// Has a person open the page, and waits until they come back by our port, or paste
     /// the address that they were sent to.
-    async fn ask(&self, owned: &mut Owned, pending: &PendingSignIn) -> Result<Secret, AuthError> {
+    async fn ask(
+        &self,
+        owned: &mut OwnedSignIn,
+        pending: &PendingSignIn,
+    ) -> Result<Secret, AuthError> {
         // Whoever takes over finds it.
         write(&mut *owned.lock, pending).await?;
         let Some(callback) = &owned.callback else {

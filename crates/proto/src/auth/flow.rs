@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::challenge::Challenge;
-use super::machine::{AuthRequest, AuthResponse, Desk, RequestBody, SignIn, Step, Tools};
+use super::machine::{AuthBody, AuthRequest, AuthResponse, Desk, SignIn, Step, Tools};
 use super::metadata::{
     ResourceMetadata, ServerMetadata, check_endpoint, origin_of, resource_of, resource_places,
     server_places,
@@ -452,7 +452,7 @@ impl Flow {
             about.extend(self.goal.settings.client_metadata.clone());
             about.extend(must);
         }
-        let body = Some(RequestBody::Json(about.to_string()));
+        let body = Some(AuthBody::Json(about.to_string()));
         let url = endpoint.to_owned();
         self.desk.fetch(AuthRequest { url, body, authorization: None, dpop: None }).await
     }

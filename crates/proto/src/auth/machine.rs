@@ -61,7 +61,7 @@ pub struct AuthRequest {
     /// Where to.
     pub url: String,
     /// What to send; a request without it is a GET.
-    pub body: Option<RequestBody>,
+    pub body: Option<AuthBody>,
     /// The `Authorization` of the client itself.
     pub authorization: Option<Secret>,
     /// The proof that we have the key of the token.
@@ -70,14 +70,14 @@ pub struct AuthRequest {
 
 /// What a POST has.
 #[derive(Clone, Eq, PartialEq)]
-pub enum RequestBody {
+pub enum AuthBody {
     /// A form.
     Form(String),
     /// JSON.
     Json(String),
 }
 
-impl std::fmt::Debug for RequestBody {
+impl std::fmt::Debug for AuthBody {
     /// It has secrets.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (kind, text) = match self {
@@ -156,16 +156,16 @@ impl SignIn {
 
 /// Where the conversation leaves what is to be done, and finds what came of it.
 #[derive(Clone, Default)]
-pub(super) struct Desk(Arc<Mutex<Slot>>);
+pub(super) struct Desk(Arc<Mutex<DeskSlot>>);
 
 #[derive(Default)]
-struct Slot {
+struct DeskSlot {
     step: Option<Step>,
     answer: Option<Answer>,
 }
 
 impl Desk {
-    fn with<T>(&self, act: impl FnOnce(&mut Slot) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut DeskSlot) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -155,8 +155,8 @@ impl World {
     fn fetch(&mut self, request: &AuthRequest) -> Result<AuthResponse, String> {
         let body = match &request.body {
             None => "GET".to_owned(),
-            Some(RequestBody::Form(form)) => format!("POST {form}"),
-            Some(RequestBody::Json(json)) => format!("POST {json}"),
+            Some(AuthBody::Form(form)) => format!("POST {form}"),
+            Some(AuthBody::Json(json)) => format!("POST {json}"),
         };
         let authorization = request.authorization.as_ref().map(|it| format!(" [{}]", it.reveal()));
         let proof = request.dpop.as_ref().map(|proof| format!(" <{proof}>")).unwrap_or_default();

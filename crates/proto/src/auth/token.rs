@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::challenge::split_scopes;
-use super::machine::{AuthRequest, AuthResponse, Desk, RequestBody, Step, Tools};
+use super::machine::{AuthBody, AuthRequest, AuthResponse, Desk, Step, Tools};
 use super::metadata::check_endpoint;
 use super::record::{
     AuthMethod, LONGEST_SIGN_IN, PendingSignIn, Registration, Secret, TokenRecord, TokenSource,
@@ -277,7 +277,7 @@ impl<'f> TokenEndpoint<'f> {
         authorization: Option<Secret>,
         dpop: Option<String>,
     ) -> Result<AuthResponse, AuthError> {
-        let body = Some(RequestBody::Form(body));
+        let body = Some(AuthBody::Form(body));
         self.desk.fetch(AuthRequest { url: endpoint.to_owned(), body, authorization, dpop }).await
     }
 

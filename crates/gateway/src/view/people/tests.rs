@@ -83,7 +83,7 @@ async fn open(
     edit(&mut plan);
     let path = std::env::var_os("PATH").map(|path| ("PATH".into(), path));
     let environment: Vec<_> = path.into_iter().collect();
-    let server = move |plan: &ServerPlan| plan.server(environment.clone(), fetch());
+    let server = move |plan: &ServerPlan| plan.server(environment.clone(), fetch(), None);
     let options = FleetOptions { people: bounds, ..FleetOptions::default() };
     let fleet = Fleet::start(&plan, options, server).unwrap();
     let authenticator = Authenticator::new(access(), 100);
