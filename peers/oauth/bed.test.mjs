@@ -10,7 +10,7 @@ import { test } from 'node:test';
 import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
 import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as OldTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { exportJWK, generateKeyPair, SignJWT, calculateJwkThumbprint } from 'jose';
+import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import { Bed, GATE_CLIENT } from './lib/bed.mjs';
 import { visit } from './person.mjs';
 import * as chromium from './chromium.mjs';
@@ -150,7 +150,7 @@ bedTest('a person who refuses sends the client an error and no code', async (bed
   assert.equal((await provider.counts()).token_requests, 0);
 });
 
-bedTest('Chromium signs in, asks no other host, and leaves pictures', async (bed, t) => {
+bedTest('Chromium signs in with other hosts cut off, and leaves pictures', async (bed, t) => {
   const provider = await bed.provider();
   const server = await bed.protected(provider);
   const callback = await listener(t);
@@ -322,7 +322,6 @@ bedTest('DPoP: both servers ask for a nonce, and a proof counts once', async (be
   assert.equal(asked.body.error, 'use_dpop_nonce');
   const token = await tokenOf(provider, form, { dpop: await proof('POST', at, { nonce: asked.headers.get('dpop-nonce') }) });
   assert.equal(token.body.token_type, 'DPoP', JSON.stringify(token.body));
-  assert.ok(await calculateJwkThumbprint(jwk));
   const ath = createHash('sha256').update(token.body.access_token).digest('base64url');
   const first = await callBare(server.url, `DPoP ${token.body.access_token}`, { dpop: await proof('POST', server.url, { ath }) });
   assert.match(first.headers.get('www-authenticate'), /^DPoP .*use_dpop_nonce/);
