@@ -92,7 +92,7 @@ impl Served {
         let plan = plan(&folder, servers, section);
         let names: Vec<_> = plan.servers.keys().cloned().collect();
         let gateway = Gateway::start(plan, FleetOptions::default(), |server| {
-            server.server(std::env::vars_os().collect(), fetch())
+            server.server(std::env::vars_os().collect(), fetch(), None)
         });
         let gateway = gateway.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod across;
 #[cfg(test)]
+mod auth;
+#[cfg(test)]
 mod bridge;
 #[cfg(test)]
 mod callback;

@@ -1,0 +1,274 @@
+//! Signing in, with a small authorization server in front of which everybody says yes.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::extract::{Form, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use switchboard_net::auth::person::Person;
+use switchboard_net::auth::store::{MemoryStore, RecordStore};
+use switchboard_net::auth::{Account, Authorizer, LoginMode, OauthCredential, SignInOptions};
+use switchboard_net::http::fetch::{Fetch, FetchOptions, Reach};
+use switchboard_net::upstream::{Credential, CredentialRefusal};
+use switchboard_proto::auth::{AuthError, OauthSettings};
+use switchboard_testkit::within;
+use tokio::net::TcpListener;
+
+type Pairs = std::collections::HashMap<String, String>;
+
+/// An authorization server and a resource, at one address.
+struct AuthWorld {
+    url: String,
+    registrations: AtomicUsize,
+    pages: AtomicUsize,
+    tokens: AtomicUsize,
+    refreshes: AtomicUsize,
+    /// What the token endpoint says in place of tokens.
+    trouble: Mutex<Option<(u16, Value)>>,
+    /// Seconds that a token is good for.
+    life: AtomicUsize,
+}
+
+impl AuthWorld {
+    async fn start() -> Arc<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let zero = || AtomicUsize::new(0);
+        let world = Arc::new(Self {
+            url,
+            registrations: zero(),
+            pages: zero(),
+            tokens: zero(),
+            refreshes: zero(),
+            trouble: Mutex::default(),
+            life: AtomicUsize::new(3600),
+        });
+        let app = Router::new()
+            .route("/.well-known/oauth-protected-resource/mcp", get(Self::resource))
+            .route("/.well-known/oauth-authorization-server", get(Self::metadata))
+            .route("/register", post(Self::register))
+            .route("/authorize", get(Self::authorize))
+            .route("/token", post(Self::token))
+            .with_state(Arc::clone(&world));
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        world
+    }
+
+    async fn resource(State(it): State<Arc<Self>>) -> Json<Value> {
+        let resource = format!("{}/mcp", it.url);
+        Json(json!({"resource": resource, "authorization_servers": [it.url]}))
+    }
+
+    async fn metadata(State(it): State<Arc<Self>>) -> Json<Value> {
+        let at = |path: &str| format!("{}{path}", it.url);
+        Json(json!({
+            "issuer": it.url,
+            "authorization_endpoint": at("/authorize"),
+            "token_endpoint": at("/token"),
+            "registration_endpoint": at("/register"),
+            "code_challenge_methods_supported": ["S256"],
+        }))
+    }
+
+    async fn register(State(it): State<Arc<Self>>, Json(about): Json<Value>) -> Response {
+        it.registrations.fetch_add(1, Ordering::SeqCst);
+        let id = json!({"client_id": "c", "redirect_uris": about["redirect_uris"]});
+        (StatusCode::CREATED, Json(id)).into_response()
+    }
+
+    async fn authorize(State(it): State<Arc<Self>>, Query(asked): Query<Pairs>) -> Redirect {
+        it.pages.fetch_add(1, Ordering::SeqCst);
+        let (back, state) = (&asked["redirect_uri"], &asked["state"]);
+        Redirect::to(&format!("{back}?code=yes&state={state}"))
+    }
+
+    async fn token(State(it): State<Arc<Self>>, Form(asked): Form<Pairs>) -> Response {
+        if asked["grant_type"] == "refresh_token" {
+            it.refreshes.fetch_add(1, Ordering::SeqCst);
+        }
+        if let Some((status, body)) = it.trouble.lock().unwrap().clone() {
+            let status = StatusCode::from_u16(status).unwrap();
+            return (status, Json(body)).into_response();
+        }
+        let number = it.tokens.fetch_add(1, Ordering::SeqCst) + 1;
+        let life = it.life.load(Ordering::SeqCst);
+        Json(json!({"access_token": format!("a{number}"), "refresh_token": format!("r{number}"),
+                    "token_type": "Bearer", "expires_in": life}))
+        .into_response()
+    }
+
+    fn authorizer(&self, store: &Arc<dyn RecordStore>, mode: LoginMode) -> Authorizer {
+        let account = Account { server: format!("{}/mcp", self.url), ..Account::default() };
+        let options = SignInOptions { mode, ..SignInOptions::default() };
+        let settings = OauthSettings::default();
+        Authorizer::new(account, settings, Arc::clone(store), fetch(), Arc::new(Yes), options)
+    }
+
+    fn counts(&self) -> [usize; 3] {
+        [&self.registrations, &self.pages, &self.tokens].map(|it| it.load(Ordering::SeqCst))
+    }
+}
+
+fn fetch() -> Fetch {
+    Fetch::new(FetchOptions::default()).unwrap()
+}
+
+fn memory() -> Arc<dyn RecordStore> {
+    Arc::new(MemoryStore::new())
+}
+
+/// Opens each page, and goes where it leads.
+#[derive(Debug)]
+struct Yes;
+
+impl Person for Yes {
+    fn show_page(&self, _server: &str, url: &str) {
+        let url = url.to_owned();
+        tokio::spawn(async move {
+            let get = |url: &str| {
+                let mut request = http::Request::new(bytes::Bytes::new());
+                *request.uri_mut() = url.parse().unwrap();
+                request
+            };
+            let page = fetch().send_once(get(&url)).await.unwrap();
+            let back = page.headers()["location"].to_str().unwrap().to_owned();
+            fetch().send_once(get(&back)).await.unwrap();
+        });
+    }
+
+    fn show_device(&self, _server: &str, _url: &str, _complete: Option<&str>, _code: &str) {}
+
+    fn show_waiting(&self, _server: &str) {}
+
+    fn pasted<'p>(&'p self) -> Pin<Box<dyn Future<Output = String> + Send + 'p>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+// wire: OT-7, OC-38, OC-48, AUTH-5
+#[tokio::test]
+async fn many_who_need_the_same_account_sign_in_once() {
+    let world = AuthWorld::start().await;
+    let store = memory();
+    // Each authorizer is another process, as far as the store can tell.
+    let signing_in = (0..10).map(|_| {
+        let credential =
+            OauthCredential::new(world.authorizer(&store, LoginMode::Wait), HeaderMap::new());
+        tokio::spawn(async move {
+            let refusal = CredentialRefusal {
+                status: StatusCode::UNAUTHORIZED,
+                answer: HeaderMap::new(),
+                shown: Arc::default(),
+                attempt: 0,
+            };
+            let found = credential.headers(&HeaderMap::new(), Some(&refusal)).await.unwrap();
+            found.unwrap().headers["authorization"].clone()
+        })
+    });
+    for done in signing_in.collect::<Vec<_>>() {
+        let shown = within(done).await.unwrap();
+        assert_eq!(shown, "Bearer a1");
+        assert!(shown.is_sensitive());
+    }
+    assert_eq!(world.counts(), [1, 1, 1]);
+    // What is kept is shown without a refusal.
+    let credential =
+        OauthCredential::new(world.authorizer(&store, LoginMode::Never), HeaderMap::new());
+    let found = within(credential.headers(&HeaderMap::new(), None)).await.unwrap().unwrap();
+    assert_eq!(found.headers["authorization"], "Bearer a1");
+    assert!(found.until.is_some());
+}
+
+// wire: OC-44, OC-45, OC-46, OT-6, OA-8, OA-10, AUTH-19
+#[tokio::test]
+async fn tokens_are_renewed_once_for_all_and_kept_while_they_cannot_be() {
+    let world = AuthWorld::start().await;
+    let store = memory();
+    let authorizer = world.authorizer(&store, LoginMode::Wait);
+    let first = within(authorizer.sign_in(None)).await.unwrap();
+    let renewing = (0..10).map(|_| {
+        let (authorizer, first) = (world.authorizer(&store, LoginMode::Never), first.clone());
+        tokio::spawn(async move { authorizer.renew(&first).await.unwrap().unwrap() })
+    });
+    for renewed in renewing.collect::<Vec<_>>() {
+        assert_eq!(within(renewed).await.unwrap().access_token.reveal(), "a2");
+    }
+    assert_eq!(world.refreshes.load(Ordering::SeqCst), 1);
+
+    // Trouble that may pass throws nothing away, and what is still good is used.
+    let second = authorizer.tokens().await.unwrap().unwrap();
+    for trouble in [
+        (500, json!({})),
+        (429, json!({})),
+        (200, json!("html")),
+        (503, json!({"error": "invalid_grant"})),
+    ] {
+        *world.trouble.lock().unwrap() = Some(trouble);
+        let kept = within(authorizer.renew(&second)).await.unwrap().unwrap();
+        assert_eq!(kept, second);
+        assert_eq!(authorizer.tokens().await.unwrap().unwrap(), second);
+    }
+    // A refresh token that is over goes, and nothing else does.
+    *world.trouble.lock().unwrap() = Some((400, json!({"error": "invalid_grant"})));
+    assert_eq!(within(authorizer.renew(&second)).await.unwrap().unwrap(), second);
+    let left = authorizer.tokens().await.unwrap().unwrap();
+    assert_eq!((left.refresh_token, left.access_token.reveal()), (None, "a2"));
+    *world.trouble.lock().unwrap() = None;
+    // There is nothing to renew it with: somebody has to sign in when it is over.
+    world.life.store(0, Ordering::SeqCst);
+    within(authorizer.sign_in(None)).await.unwrap();
+    *world.trouble.lock().unwrap() = Some((400, json!({"error": "invalid_grant"})));
+    assert_eq!(within(authorizer.current()).await.unwrap(), None);
+}
+
+// wire: OC-47, OC-49
+#[tokio::test]
+async fn where_nobody_may_be_asked_it_says_what_to_do_and_signing_out_forgets() {
+    let world = AuthWorld::start().await;
+    let store = memory();
+    let never = world.authorizer(&store, LoginMode::Never);
+    let error = within(never.sign_in(None)).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("run `switchboard login {}/mcp`", world.url));
+    assert!(matches!(error, AuthError::NoPerson(_)));
+    assert_eq!(world.counts(), [0, 0, 0]);
+
+    let authorizer = world.authorizer(&store, LoginMode::Wait);
+    within(authorizer.sign_in(None)).await.unwrap();
+    assert!(within(authorizer.sign_out()).await.unwrap());
+    assert_eq!(authorizer.tokens().await.unwrap(), None);
+    assert!(!within(authorizer.sign_out()).await.unwrap());
+}
+
+// wire: OB-3, OA-6, AUTH-4
+#[tokio::test]
+async fn addresses_inside_are_not_connected_to_by_any_name() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    tokio::spawn(async move {
+        while listener.accept().await.is_ok() {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let careful = fetch().within(Reach::Public).unwrap();
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "127.1",
+        "0x7f000001",
+        "2130706433",
+        "[::ffff:127.0.0.1]",
+        "[::1]",
+    ] {
+        let mut request = http::Request::new(bytes::Bytes::new());
+        *request.uri_mut() = format!("http://{host}:{port}/").parse().unwrap();
+        assert!(within(careful.send_once(request)).await.is_err(), "{host}");
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 0);
+}
