@@ -143,6 +143,7 @@ mod pipe;
 #[doc(hidden)]
 pub mod platform;
 pub mod roster;
+mod seal;
 pub mod secret;
 pub mod server;
 pub mod stdio;

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use switchboard_proto::Table;
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Member, Message};
@@ -24,6 +23,7 @@ use tokio::task::JoinSet;
 
 use crate::connection::{ClientConnection, lock, now};
 use crate::drive::OwnedTask;
+use crate::seal::{KEY_LENGTH, SealingKey};
 
 /// How long a round stays open for the next question, if some come close together: a
 /// busy server takes this long to write it, and nobody who is asked notices.
@@ -214,8 +214,9 @@ struct SealedCall {
 }
 
 /// Makes and opens states.
+#[derive(Debug)]
 pub struct Sealer {
-    key: LessSafeKey,
+    key: SealingKey,
     /// What a state of this sealer begins with; another's passes it by, for
     /// there may be a server like us behind us.
     mark: String,
@@ -226,12 +227,11 @@ pub struct Sealer {
 impl Sealer {
     /// A sealer with a key nobody else has.
     pub fn new(now: Instant) -> Result<Self, getrandom::Error> {
-        let (mut key, mut name) = ([0; 32], [0; 8]);
+        let (mut key, mut name) = ([0; KEY_LENGTH], [0; 8]);
         getrandom::fill(&mut key)?;
         getrandom::fill(&mut name)?;
         let mark = format!("{MARK}{:016x}.", u64::from_be_bytes(name));
-        let key = UnboundKey::new(&CHACHA20_POLY1305, &key).expect("a key of the right length");
-        Ok(Self { key: LessSafeKey::new(key), mark, start: now })
+        Ok(Self { key: SealingKey::new(&key), mark, start: now })
     }
 
     /// Whether this looks like something of ours.
@@ -248,16 +248,12 @@ impl Sealer {
     fn seal(&self, call: SealedCall, principal: &[u8]) -> Option<String> {
         let until = call.until.saturating_duration_since(self.start).as_millis();
         let text = format!("{} {} {} {until}", call.client, call.exchange.0, call.round);
-        self.seal_bytes(text.into_bytes(), principal)
+        self.seal_bytes(text.as_bytes(), principal)
     }
 
     /// Seals anything for `principal`. None if the system has no randomness left.
-    pub fn seal_bytes(&self, mut text: Vec<u8>, principal: &[u8]) -> Option<String> {
-        let mut nonce = [0; NONCE_LEN];
-        getrandom::fill(&mut nonce).ok()?;
-        let sealed = Nonce::assume_unique_for_key(nonce);
-        self.key.seal_in_place_append_tag(sealed, Aad::from(principal), &mut text).ok()?;
-        let whole = [&nonce[..], &text].concat();
+    pub fn seal_bytes(&self, text: &[u8], principal: &[u8]) -> Option<String> {
+        let whole = self.key.seal(text, principal).ok()?;
         Some(format!("{}{}", self.mark, URL_SAFE_NO_PAD.encode(whole)))
     }
 
@@ -276,17 +272,7 @@ impl Sealer {
     /// Opens what [`Sealer::seal_bytes`] has sealed for `principal`.
     pub fn open_bytes(&self, state: &str, principal: &[u8]) -> Option<Vec<u8>> {
         let text = state.strip_prefix(&self.mark)?;
-        let mut whole = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (nonce, sealed) = whole.split_at_mut_checked(NONCE_LEN)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let text = self.key.open_in_place(nonce, Aad::from(principal), sealed);
-        text.map(|text| text.to_vec()).ok()
-    }
-}
-
-impl std::fmt::Debug for Sealer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Sealer")
+        self.key.open(URL_SAFE_NO_PAD.decode(text).ok()?, principal)
     }
 }
 

@@ -62,6 +62,7 @@ const NO_BOUNDS: &[&str] = &[
     "net/src/roster/server_entry.rs AGAIN",
     "net/src/roster/supervisor.rs LONG_LIFE",
     "net/src/roster/state.rs RosterOptions::coalesce",
+    "net/src/seal.rs KEY_LENGTH",
     "net/src/secret.rs LONG",
     "net/src/secret.rs SHORT",
     "net/src/server/server_tasks.rs POLL_MS",

@@ -95,7 +95,7 @@ impl ReplyRewrite for ServerReply {
         // Only this server gets to see its state again.
         let whole = [server.as_bytes(), b"\0", state.as_bytes()].concat();
         let sealer = context.sealer.as_deref();
-        match sealer.and_then(|it| it.seal_bytes(whole, client.principal())) {
+        match sealer.and_then(|it| it.seal_bytes(&whole, client.principal())) {
             Some(state) => answer.with_string(Member::RequestState, &state).into(),
             None => Failure::NotSealed.into(),
         }
