@@ -131,6 +131,7 @@
 //! [`listen::serve`]: http::listen::serve
 
 pub mod access;
+pub mod auth;
 pub mod backend;
 pub mod bridge;
 pub mod call;

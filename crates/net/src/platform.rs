@@ -7,13 +7,14 @@
 //! | a child that ends with all it started, also if we are killed | `EmptyGroup`, `ChildGroup`, `guard` |
 //! | the same for a helper that we wait for | `lead_own_group`, `kill_led_group` |
 //! | names for processes that no later process has | `process_space`, `process_began` |
-//! | files that only we may read, or change | `private_file`, `make_private_folder`, `is_private`, `may_others_write`, `may_others_replace` |
+//! | files that only we may read, or change | `private_file`, `make_private_folder`, `is_private`, `is_only_ours`, `may_others_write`, `may_others_replace` |
+//! | files that stay, and are the same | `sync_folder`, `is_at` |
 //! | files that are no files | `open_without_waiting`, `is_executable`, `is_stdin_a_pipe` |
 //! | what we use, and may use | `open_files`, `open_files_limit`, `raise_open_files_limit`, `resident_memory` |
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{
@@ -77,6 +78,26 @@ pub(crate) fn make_private_folder(folder: &Path) -> io::Result<()> {
 pub(crate) fn is_private(folder: &Path) -> io::Result<bool> {
     let about = fs::metadata(folder)?;
     Ok(about.uid() == geteuid().as_raw() && about.mode() & 0o022 == 0)
+}
+
+/// Whether nobody but us and the administrator may read or change a file or a folder.
+pub(crate) fn is_only_ours(about: &Metadata) -> bool {
+    (about.uid() == geteuid().as_raw() || about.uid() == 0) && about.mode() & 0o777 & !0o700 == 0
+}
+
+/// Makes the names in a folder last: what was renamed there survives a loss of power.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Whether an open file is still the one that has this name.
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(named) => Ok((open.dev(), open.ino()) == (named.dev(), named.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether others than the owner may write a file, or in a folder.

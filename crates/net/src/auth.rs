@@ -1,0 +1,3 @@
+//! OAuth: signing in to servers, and keeping what came of it.
+
+pub mod store;
