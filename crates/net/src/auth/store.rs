@@ -80,6 +80,14 @@ pub struct RecordId {
     pub name: String,
 }
 
+impl RecordId {
+    /// What names the file of the record: it does not give the name away to those who
+    /// cannot guess it.
+    pub fn digest(&self) -> String {
+        record::digest(self.kind, &self.name)
+    }
+}
+
 /// The content of a record. It is overwritten when it is dropped.
 pub type Plaintext = Zeroizing<Vec<u8>>;
 
@@ -260,7 +268,7 @@ impl MemoryStore {
     }
 
     fn lock_of(&self, record: &RecordId) -> Arc<tokio::sync::Mutex<()>> {
-        self.0.locks.find(&record::digest(record.kind, &record.name))
+        self.0.locks.find(&record.digest())
     }
 }
 

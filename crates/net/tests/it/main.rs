@@ -33,4 +33,6 @@ mod server;
 #[cfg(test)]
 mod stdio;
 #[cfg(test)]
+mod store;
+#[cfg(test)]
 mod upstream;

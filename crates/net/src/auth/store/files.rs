@@ -30,7 +30,7 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
 
-use super::record::{MOST_SEALED, digest};
+use super::record::MOST_SEALED;
 use super::{
     KeySource, LocalLocks, MOST_RECORDS, Pending, Plaintext, RecordId, RecordKind, RecordLock,
     RecordSeal, RecordStore, StoreError, Unopened,
@@ -140,11 +140,11 @@ impl RecordStore for FileStore {
             let (folder, slot) = (Arc::clone(&self.0), self.0.slot(record));
             match blocking(move || folder.load(&slot)).await {
                 // Another process may have replaced it: only the holder of the lock may tell.
-                Ok(Loaded::Damaged) => match self.try_lock(record).await? {
+                Ok(LoadedRecord::Damaged) => match self.try_lock(record).await? {
                     Some(lock) => lock.read().await,
                     None => Ok(None),
                 },
-                loaded => loaded.map(Loaded::content),
+                loaded => loaded.map(LoadedRecord::content),
             }
         })
     }
@@ -175,13 +175,13 @@ impl RecordStore for FileStore {
 }
 
 /// What came of reading a record.
-enum Loaded {
+enum LoadedRecord {
     Absent,
     Content(Plaintext),
     Damaged,
 }
 
-impl Loaded {
+impl LoadedRecord {
     fn content(self) -> Option<Plaintext> {
         match self {
             Self::Content(content) => Some(content),
@@ -192,16 +192,16 @@ impl Loaded {
 
 impl StoreFolder {
     fn slot(&self, record: &RecordId) -> Slot {
-        let digest = digest(record.kind, &record.name);
+        let digest = record.digest();
         let path = self.path.join(format!("{digest}.{}", record.kind.word()));
         Slot { record: record.clone(), digest, path }
     }
 
-    fn load(&self, slot: &Slot) -> Result<Loaded, StoreError> {
-        let Some(whole) = read_bounded(&slot.path)? else { return Ok(Loaded::Absent) };
+    fn load(&self, slot: &Slot) -> Result<LoadedRecord, StoreError> {
+        let Some(whole) = read_bounded(&slot.path)? else { return Ok(LoadedRecord::Absent) };
         match self.seal.open(slot.record.kind, &slot.digest, &whole) {
-            Ok((_, content)) => Ok(Loaded::Content(content)),
-            Err(Unopened::Damaged) => Ok(Loaded::Damaged),
+            Ok((_, content)) => Ok(LoadedRecord::Content(content)),
+            Err(Unopened::Damaged) => Ok(LoadedRecord::Damaged),
             Err(unopened) => Err(self.foreign(&slot.path, unopened)),
         }
     }
@@ -221,7 +221,7 @@ impl StoreFolder {
     /// Reads a record whose lock is held. One that does not open is set aside.
     fn load_locked(&self, slot: &Slot) -> Result<Option<Plaintext>, StoreError> {
         let loaded = self.load(slot)?;
-        if matches!(loaded, Loaded::Damaged) {
+        if matches!(loaded, LoadedRecord::Damaged) {
             let aside = slot.beside("bad");
             fs::rename(&slot.path, &aside).map_err(unwritten(&aside))?;
             tracing::warn!("a stored record is damaged; it was set aside as {}", aside.display());

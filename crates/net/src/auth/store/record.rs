@@ -65,7 +65,8 @@ impl RecordSeal {
         &self.key_id
     }
 
-    fn head(&self) -> String {
+    /// The first line of each record.
+    pub fn head(&self) -> String {
         format!("{MARK}{VERSION} {}\n", self.key_id)
     }
 
@@ -79,7 +80,7 @@ impl RecordSeal {
         text.extend_from_slice(&length.to_be_bytes());
         text.extend_from_slice(name);
         text.extend_from_slice(content);
-        let bound_to = self.bound_to(record.kind, &digest(record.kind, &record.name));
+        let bound_to = self.bound_to(record.kind, &record.digest());
         let sealed = self.key.seal(&text, bound_to.as_bytes())?;
         Ok([self.head().as_bytes(), &sealed].concat())
     }
@@ -128,8 +129,6 @@ impl RecordSeal {
     }
 }
 
-/// What names the file of a record: it does not give the record's name away to those who
-/// cannot guess it.
 pub(super) fn digest(kind: RecordKind, name: &str) -> String {
     hex_digest(format!("{}\0{name}", kind.word()).as_bytes())
 }
