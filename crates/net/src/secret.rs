@@ -35,8 +35,12 @@ pub fn words<'v>(name: &str, value: &'v str) -> impl Iterator<Item = &'v str> {
 
 /// SHA-256 in hex: what does not give a text away, and tells it from others.
 pub(crate) fn hex_digest(text: &[u8]) -> String {
-    let digest = digest(&SHA256, text);
-    digest.as_ref().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    hex(digest(&SHA256, text).as_ref())
+}
+
+/// Bytes as digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// `text` of a server that got these headers and may repeat them: what is secret

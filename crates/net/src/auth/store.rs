@@ -176,6 +176,9 @@ pub enum StoreError {
         /// What the keyring says.
         source: io::Error,
     },
+    /// The environment does not say where the user's files are.
+    #[error("there is no folder for the store: set HOME or SWITCHBOARD_STATE_DIR, or name one")]
+    NoFolder,
     /// The system has no randomness.
     #[error("the system has no random numbers: {0}")]
     NoRandomness(#[from] getrandom::Error),

@@ -114,8 +114,7 @@ impl FileStore {
             let path = path.clone();
             match blocking(move || try_kernel_lock(&path, opened)).await? {
                 Ok(file) => {
-                    let held =
-                        HeldLock { path: slot.beside("lock"), slot, _file: file, _line: line };
+                    let held = HeldLock { path: slot.beside("lock"), slot, file, _line: line };
                     let (folder, held) = (Arc::clone(&self.0), Arc::new(held));
                     return Ok(Some(Box::new(FileLock { folder, held })));
                 }
@@ -274,13 +273,14 @@ struct HeldLock {
     slot: Slot,
     path: PathBuf,
     /// Closing it unlocks it.
-    _file: File,
+    file: File,
     _line: OwnedMutexGuard<()>,
 }
 
 impl Drop for HeldLock {
     fn drop(&mut self) {
-        if matches!(fs::exists(&self.slot.path), Ok(false)) {
+        let protects_nothing = matches!(fs::exists(&self.slot.path), Ok(false));
+        if protects_nothing && matches!(is_at(&self.file, &self.path), Ok(true)) {
             // A file too many does no harm.
             _ = fs::remove_file(&self.path);
         }

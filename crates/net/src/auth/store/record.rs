@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::{MOST_CONTENT, MOST_NAME, Plaintext, RecordId, RecordKind, StoreError, StoreKey};
 use crate::seal::SealingKey;
-use crate::secret::hex_digest;
+use crate::secret::{hex, hex_digest};
 
 /// What a record begins with.
 const MARK: &str = "switchboard-record ";
@@ -55,8 +55,7 @@ impl RecordSeal {
     pub fn new(key: &StoreKey) -> Self {
         let signer = hmac::Key::new(hmac::HMAC_SHA256, key.bytes());
         let digest = hmac::sign(&signer, b"switchboard store key");
-        let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
-        let key_id = digits.collect::<String>()[..ID_DIGITS].to_owned();
+        let key_id = hex(digest.as_ref())[..ID_DIGITS].to_owned();
         Self { key: SealingKey::new(key.bytes()), key_id }
     }
 
