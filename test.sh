@@ -95,6 +95,10 @@ system_packages() {
     has podman || missing+=(podman)
     has runc || has crun || missing+=(runc)
     has_static_busybox || missing+=(busybox-static)
+    # A keyring for the test of the key of the store, and a program that looks into it.
+    has dbus-run-session || missing+=(dbus-daemon)
+    has gnome-keyring-daemon || missing+=(gnome-keyring)
+    has secret-tool || missing+=(libsecret-tools)
     if has python3 && ! python3 -c 'import ensurepip, venv' >/dev/null 2>&1; then
         missing+=(python3-venv)
     fi

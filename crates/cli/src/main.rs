@@ -17,10 +17,13 @@ mod demo;
 mod doctor;
 mod exit;
 mod header;
+mod keyring;
 mod log;
 mod output;
 mod serve;
 mod signal;
+#[cfg_attr(not(test), expect(dead_code, reason = "the commands that sign in open it"))]
+mod store;
 mod target;
 
 /// Gives memory back when a crowd has gone, which the C library's does not (decision 7).

@@ -15,6 +15,7 @@ use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 use crate::args::{CommandArgs, NetworkArgs, RemoteArgs};
 use crate::exit::{CommandError, CommandResult, cannot, wrong};
 use crate::header;
+use crate::store::KEY_VARIABLE;
 
 /// A server that was named, and has not been called yet.
 pub(crate) struct NamedServer {
@@ -40,9 +41,9 @@ impl NamedServer {
     }
 }
 
-/// Our environment, for the servers we start.
+/// Our environment, for the servers we start: without the key to the user's credentials.
 pub(crate) fn environment() -> Vec<(OsString, OsString)> {
-    std::env::vars_os().collect()
+    std::env::vars_os().filter(|(name, _)| name != KEY_VARIABLE).collect()
 }
 
 /// A server by its command.

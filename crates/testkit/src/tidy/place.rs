@@ -29,6 +29,8 @@ const READING: &[&str] = &["patch::", "Walker", "serde_json::from_slice"];
 
 /// Where code may be for one kind of system only.
 const PLATFORM: &[&str] = &[
+    // Each system has a keyring, and a crate for it, of its own.
+    "crates/cli/src/keyring.rs",
     // Which signals mean what is for the binary to say.
     "crates/cli/src/signal.rs",
     "crates/net/src/platform.rs",
