@@ -13,9 +13,14 @@ use crate::exit::{CommandError, ExitStatus};
 pub(crate) use client::{
     ClientArgs, CommandArgs, DoctorArgs, Form, NetworkArgs, ReachArgs, RemoteArgs,
 };
+pub(crate) use oauth::{
+    AccountArgs, AuthCommand, LoginArgs, LoginChoice, LogoutArgs, OauthArgs, SignInServer,
+    StoreArgs, WhoamiArgs,
+};
 pub(crate) use serve::{BridgeArgs, DemoArgs, GatewayArgs, ServeArgs, ServedTransport, WebArgs};
 
 mod client;
+mod oauth;
 mod serve;
 
 /// Connects any MCP client to any MCP server.
@@ -69,6 +74,11 @@ pub(crate) enum Command {
     #[command(after_help = client::examples("ping"), override_usage = client::usage("ping", ""))]
     Ping(Box<ClientArgs>),
     Doctor(Box<DoctorArgs>),
+    Login(Box<LoginArgs>),
+    Logout(Box<LogoutArgs>),
+    Whoami(Box<WhoamiArgs>),
+    #[command(subcommand)]
+    Auth(AuthCommand),
     Import(ImportArgs),
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -165,6 +175,9 @@ Examples:
 
   Use a remote server from a client that only knows stdio:
     switchboard bridge https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+
+  Sign in to a server that wants it, once for all commands:
+    switchboard login https://example.com/mcp
 
   Look at a server, and call it:
     switchboard tools https://example.com/mcp

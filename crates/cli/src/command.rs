@@ -15,6 +15,7 @@ use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
 use crate::output::{counted, write_line};
 use crate::target::surroundings;
 
+mod account;
 mod bridge;
 pub(crate) mod client;
 mod import;
@@ -24,6 +25,10 @@ mod status;
 /// Does what the user asked for, until it is over.
 pub(crate) async fn run(command: Command) -> CommandResult<ExitStatus> {
     match command {
+        Command::Login(args) => account::login(&args).await?,
+        Command::Logout(args) => account::logout(&args.account).await?,
+        Command::Whoami(args) => account::whoami(&args.account).await?,
+        Command::Auth(command) => account::run(&command).await?,
         Command::Doctor(args) => return Box::pin(crate::doctor::run(&args)).await,
         Command::Config(ConfigCommand::Check { files }) => return check_files(&files),
         Command::Config(ConfigCommand::Schema) => write_line(&format!("{:#}", schema())),

@@ -20,9 +20,10 @@ mod header;
 mod keyring;
 mod log;
 mod output;
+mod person;
 mod serve;
+mod sign_in;
 mod signal;
-#[cfg_attr(not(test), expect(dead_code, reason = "the commands that sign in open it"))]
 mod store;
 mod target;
 

@@ -17,13 +17,21 @@ pub(crate) fn open(
     key_file: Option<PathBuf>,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<FileStore, StoreError> {
-    let dir = dir.or_else(|| folder(OS, variable)).ok_or(StoreError::NoFolder)?;
+    let dir = place(dir, variable).ok_or(StoreError::NoFolder)?;
     let key = match (key_file, variable(KEY_VARIABLE).filter(|text| !text.is_empty())) {
         (Some(path), _) => KeySource::File(path),
         (None, Some(text)) => KeySource::Given(StoreKey::parse(&text, KEY_VARIABLE)?),
         (None, None) => KeySource::KeyRing(Box::new(SystemKeyRing)),
     };
     FileStore::open(StoreOptions { dir, key })
+}
+
+/// The folder of the store: `dir`, or where the environment says.
+pub(crate) fn place(
+    dir: Option<PathBuf>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Option<PathBuf> {
+    dir.or_else(|| folder(OS, variable))
 }
 
 /// Where the credentials of the user are, on this kind of system.

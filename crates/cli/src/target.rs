@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use http::{HeaderMap, Uri};
 use switchboard_gateway::config::{
-    Config, Entry, Problem, ReadError, ServerOptions, Surroundings, Weight, known, nearest,
+    Config, Entry, OauthPlan, Problem, ReadError, ServerOptions, Surroundings, Weight, known,
+    nearest,
 };
 use switchboard_net::http::fetch::{Fetch, FetchOptions, ProxySettings};
 use switchboard_net::stdio::child::Command;
@@ -22,22 +23,24 @@ pub(crate) struct NamedServer {
     pub(crate) server: ServerTarget,
     /// What its file says about it.
     pub(crate) options: ServerOptions,
+    /// What its file says about signing in.
+    pub(crate) oauth: OauthPlan,
 }
 
 impl NamedServer {
     fn command(command: Command) -> Self {
         let server = ServerTarget::command(command, environment());
-        Self { server, options: ServerOptions::default() }
+        Self { server, options: ServerOptions::default(), oauth: OauthPlan::default() }
     }
 
     /// The server, after checking what can be checked before it is called.
-    pub(crate) fn checked(self) -> CommandResult<ServerTarget> {
+    pub(crate) fn checked(&self) -> CommandResult<ServerTarget> {
         if let Target::Command(command) = self.server.target() {
             let hint = || format!("try it by itself first: {} --help", command.program);
             let runs = command.check(&environment());
             runs.map_err(|error| CommandError::of(&error).hint(hint()))?;
         }
-        Ok(self.server)
+        Ok(self.server.clone())
     }
 }
 
@@ -63,17 +66,18 @@ pub(crate) fn remote(
     network: &NetworkArgs,
     local: &CommandArgs,
 ) -> CommandResult<NamedServer> {
-    let (mut target, options) = if text.contains("://") {
+    let (mut target, options, oauth) = if text.contains("://") {
         let (strategy, headers) = (Strategy::default(), HeaderMap::new());
-        (Target::Url { url: url(text)?, strategy, headers }, ServerOptions::default())
+        let target = Target::Url { url: url(text)?, strategy, headers };
+        (target, ServerOptions::default(), OauthPlan::default())
     } else {
         let entry = find_named(text, files)?;
-        (entry.plan.target, entry.options)
+        (entry.plan.target, entry.options, entry.plan.oauth)
     };
     if let (Target::Url { strategy, .. }, Some(wanted)) = (&mut target, args.transport) {
         *strategy = wanted;
     }
-    Ok(NamedServer { server: with_options(target, args, network, local)?, options })
+    Ok(NamedServer { server: with_options(target, args, network, local)?, options, oauth })
 }
 
 /// The server with what the options add to it.
@@ -112,7 +116,7 @@ pub(crate) fn named_in(
     args: &RemoteArgs,
     network: &NetworkArgs,
     pass_environment: bool,
-) -> CommandResult<Vec<(String, ServerTarget)>> {
+) -> CommandResult<Vec<(String, NamedServer)>> {
     let local = CommandArgs { pass_environment, ..CommandArgs::default() };
     let config = Config::read(file, &surroundings()?).map_err(|error| not_read(&error))?;
     for problem in &config.problems {
@@ -125,7 +129,8 @@ pub(crate) fn named_in(
             url @ Target::Url { .. } => url,
         };
         let server = with_options(target, args, network, &local)?;
-        Ok((entry.plan.name, NamedServer { server, options: entry.options }.checked()?))
+        let (options, oauth) = (entry.options, entry.plan.oauth);
+        Ok((entry.plan.name, NamedServer { server, options, oauth }))
     });
     servers.collect()
 }

@@ -8,7 +8,7 @@ use switchboard_net::bridge::Children;
 use switchboard_proto::revision::{Era, Revision};
 
 use super::client::{EraChoice, era_choice};
-use super::{CommandArgs, NetworkArgs, RemoteArgs, up_to};
+use super::{CommandArgs, LoginChoice, NetworkArgs, OauthArgs, RemoteArgs, up_to};
 
 /// Options for serving over HTTP.
 #[derive(Args, Debug)]
@@ -293,13 +293,19 @@ pub(crate) struct BridgeArgs {
     pub(crate) remote: RemoteArgs,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
+    /// What to do if the server wants somebody to sign in
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "wait")]
+    #[arg(help_heading = "Signing in (OAuth), for a server at a URL")]
+    pub(crate) login: LoginChoice,
+    #[command(flatten)]
+    pub(crate) oauth: OauthArgs,
     #[command(flatten, next_help_heading = "For a server that is a command")]
     pub(crate) local: CommandArgs,
 }
 
 /// Options that make no sense for a command.
 const FOR_URLS: &str =
-    "config ping header transport ca_file header_file direct ipv4 connect_timeout";
+    "config ping header transport ca_file header_file direct ipv4 connect_timeout OauthArgs";
 
 const HEADER_HELP: &str = "\
 Send this header, \"Name: value\", with ${VAR} from the environment (repeatable)
@@ -341,6 +347,9 @@ Examples:
 
   A URL, served on stdin and stdout, for clients that only start commands:
     switchboard bridge https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+
+  The same for a server that you sign in to; a browser opens when it wants that:
+    switchboard bridge https://example.com/mcp
 
   A server of the older HTTP+SSE, served as Streamable HTTP:
     switchboard bridge https://example.com/sse --transport sse-only --port 8000

@@ -11,8 +11,10 @@ use switchboard_proto::limits::Limits;
 
 use crate::args::BridgeArgs;
 use crate::exit::{CommandResult, wrong};
+use crate::sign_in::Asking;
 use crate::signal::StopSignal;
-use crate::{serve, target};
+use crate::target::NamedServer;
+use crate::{serve, sign_in, target};
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &BridgeArgs) -> CommandResult {
@@ -49,7 +51,9 @@ fn servers(args: &BridgeArgs) -> CommandResult<Vec<(Option<String>, ServerTarget
     let mut servers = Vec::new();
     if let Some(url) = &args.url {
         let BridgeArgs { config, remote, network, local, .. } = args;
-        servers.push((None, target::remote(url, config, remote, network, local)?.checked()?));
+        let found = target::remote(url, config, remote, network, local)?;
+        found.checked()?;
+        servers.push((None, with_tokens(&found, args)?));
     } else if args.stdio.is_some() || !args.words.is_empty() {
         let server = target::local(args.stdio.as_deref(), &args.words, &args.local)?;
         servers.push((None, server.checked()?));
@@ -62,7 +66,10 @@ fn servers(args: &BridgeArgs) -> CommandResult<Vec<(Option<String>, ServerTarget
     }
     if let Some(file) = &args.named_server_config {
         let named = target::named_in(file, &args.remote, &args.network, pass)?;
-        servers.extend(named.into_iter().map(|(name, server)| (Some(name), server)));
+        for (name, found) in named {
+            found.checked()?;
+            servers.push((Some(name), with_tokens(&found, args)?));
+        }
     }
     if servers.is_empty() {
         let hint = "give a command or a URL, or a file that names servers";
@@ -80,6 +87,13 @@ fn servers(args: &BridgeArgs) -> CommandResult<Vec<(Option<String>, ServerTarget
         }
     }
     Ok(servers)
+}
+
+/// The server with the token of its account, where it wants one.
+fn with_tokens(found: &NamedServer, args: &BridgeArgs) -> CommandResult<ServerTarget> {
+    let fetch = target::fetch(args.remote.ca_file.as_deref(), &args.network)?;
+    let asking = Asking { login: args.login, owns_stdin: args.serve.port.is_some() };
+    sign_in::with_tokens(found, &args.oauth, asking, fetch)
 }
 
 fn limits(args: &BridgeArgs) -> Limits {

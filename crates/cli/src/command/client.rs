@@ -14,11 +14,12 @@ use switchboard_net::upstream::ServerTarget;
 use switchboard_net::{Either, race};
 use switchboard_proto::failure::Failure;
 
-use crate::args::{ClientArgs, Form, NetworkArgs, ReachArgs};
+use crate::args::{ClientArgs, Form, LoginChoice, NetworkArgs, OauthArgs, ReachArgs};
 use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
 use crate::output::{
     cell, contents, plain, replace_progress, resource, show_progress, table, write_line,
 };
+use crate::sign_in::{self, Asking};
 use crate::signal::StopSignal;
 use crate::target::{self, NamedServer};
 
@@ -45,7 +46,9 @@ pub(super) async fn with(
     let stop = StopSignal::on_signals().map_err(other)?;
     let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
     let options = terminal::answering(options(&args.reach, found.options));
-    let (server, client) = (found.checked().map_err(usage)?, OnceLock::new());
+    found.checked().map_err(usage)?;
+    let server = with_tokens(&found, &args.reach).map_err(usage)?;
+    let client = OnceLock::new();
     let (json, form) = (args.json.clone(), args.output);
     let request = ClientRequest { server, options, client, operands, json, form };
     let ended = until(&stop, command(&request)).await;
@@ -79,6 +82,14 @@ pub(crate) fn find(
     let network = NetworkArgs::default();
     let found = target::remote(name, &args.config, &args.remote, &network, &args.local)?;
     Ok((found, rest.to_vec()))
+}
+
+/// The server with the token of its account. Nobody is asked for one: that is what
+/// `switchboard login` is for.
+fn with_tokens(found: &NamedServer, args: &ReachArgs) -> CommandResult<ServerTarget> {
+    let fetch = target::fetch(args.remote.ca_file.as_deref(), &NetworkArgs::default())?;
+    let asking = Asking { login: LoginChoice::Never, owns_stdin: false };
+    sign_in::with_tokens(found, &OauthArgs::default(), asking, fetch)
 }
 
 fn options(args: &ReachArgs, said: ServerOptions) -> ClientOptions {
@@ -159,7 +170,8 @@ fn failed(error: CallError) -> CommandError {
         }
         CallError::Failed(why) => match why.status() {
             status @ Some(401 | 403) => failure
-                .hint("send a token: --header 'Authorization: Bearer ${TOKEN}'")
+                .hint("sign in with: switchboard login TARGET")
+                .hint("or send a token: --header 'Authorization: Bearer ${TOKEN}'")
                 .for_scripts(ExitStatus::Auth, "auth")
                 .with("status", status),
             status => {

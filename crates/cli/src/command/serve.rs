@@ -29,7 +29,7 @@ use crate::exit::{CommandError, CommandResult, wrong};
 use crate::output::write_finding;
 use crate::serve::{self, Around, ServedSites, Web};
 use crate::signal::StopSignal;
-use crate::{command, header, log, target};
+use crate::{command, header, log, sign_in, target};
 
 mod otel;
 
@@ -52,8 +52,9 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     let (cache, monitor, is_stdio) = (cache(args), start_monitor(&fetch), args.stdio);
     let probe = args.probe_every.map(Duration::from_secs);
     let options = FleetOptions { cache, monitor, is_stdio, probe, ..FleetOptions::default() };
+    let accounts = sign_in::shared_accounts();
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
-        let server = server.server(target::environment(), fetch.clone(), None);
+        let server = server.server(target::environment(), fetch.clone(), Some(&accounts));
         server.named_by(&ancestry)
     })?;
     let (stopped, listening) = (stop.clone().asked(), Arc::clone(&gateway));

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::table::Means::{self, Combined, Converted, Ignored, Ours, Refused, Word};
+use super::table::Means::{self, Combined, Converted, Ours, Refused, Word};
 use super::table::Needs::{Command, Port, Unnamed, Url};
 use super::table::{FlagRow, ForeignTool, Lookup, ORIGINS, Takes, any, one, switch, two};
 use super::{BridgeLine, ParsedLine};
@@ -19,8 +19,8 @@ pub(super) const TOOL: ForeignTool = ForeignTool {
     arrange,
 };
 
-const OAUTH: Means = Ignored(
-    "switchboard does not sign in with OAuth yet; pass a token with -H or API_ACCESS_TOKEN",
+const OAUTH: Means = Combined(
+    "bridge --client-credentials --oauth-client-id --oauth-client-secret --token-endpoint",
 );
 const TLS: Means = Combined("bridge --ca-file; certificates are always verified");
 
@@ -132,6 +132,21 @@ fn towards_url(bridge: &mut BridgeLine, given: &ParsedLine, lookup: Lookup<'_>) 
         }
         _ => {
             return wrong("both --username and --password are needed", "give the other one too");
+        }
+    }
+    match (given.last("--client-id"), given.last("--client-secret")) {
+        (None, None) => {}
+        (Some(id), Some(secret)) => {
+            bridge.add(&["--client-credentials"]);
+            bridge.say("--oauth-client-id", id);
+            bridge.say("--oauth-client-secret", secret);
+            if let Some(url) = given.last("--token-url") {
+                bridge.say("--token-endpoint", url);
+            }
+        }
+        _ => {
+            let hint = "give the other one too";
+            return wrong("both --client-id and --client-secret are needed", hint);
         }
     }
     Ok(())

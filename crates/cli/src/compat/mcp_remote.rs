@@ -2,7 +2,7 @@
 
 use switchboard_net::upstream::Strategy;
 
-use super::table::Means::{self, Combined, Converted, Ignored, NoEffect, Ours, Word};
+use super::table::Means::{Combined, Converted, Ignored, NoEffect, Ours, Word};
 use super::table::{DAY, FlagRow, ForeignTool, HOUR, Lookup, SECONDS, one, seconds, switch};
 use super::{BridgeLine, ParsedLine};
 use crate::exit::{CommandResult, wrong};
@@ -17,9 +17,6 @@ pub(super) const TOOL: ForeignTool = ForeignTool {
     variables: None,
     arrange,
 };
-
-const OAUTH: Means =
-    Ignored("switchboard does not sign in with OAuth yet; pass a token with --header");
 
 const ROWS: &[FlagRow] = &[
     one("--header", "header to send, \"Name: value\", with ${VAR}").means(Ours("--header")),
@@ -48,25 +45,28 @@ const ROWS: &[FlagRow] = &[
         .means(NoEffect("switchboard keeps no cookies")),
     switch("--debug", "log more; here on stderr").means(Combined("bridge --log-level debug")),
     switch("--silent", "log nothing, unless --debug").means(Combined("bridge --log-level off")),
-    one("--host", "host of the OAuth callback").means(OAUTH),
-    one("--callback-path", "path of the OAuth callback").means(OAUTH),
-    one("--auth-timeout", "seconds to wait for the OAuth callback").means(OAUTH),
-    one("--auth-success-url", "page to show after signing in").means(OAUTH),
-    one("--resource", "resource that a token is for").means(OAUTH),
-    switch("--disable-resource-parameter", "name no resource").means(OAUTH),
-    one("--authorize-param", "parameter for the authorization request").means(OAUTH),
-    one("--static-oauth-client-metadata", "JSON or @FILE").means(OAUTH),
-    one("--static-oauth-client-info", "JSON or @FILE").means(OAUTH),
-    one("--client-metadata-url", "document that describes the client").means(OAUTH),
-    switch("--client-credentials", "sign in without a user").means(OAUTH),
-    one("--token-endpoint", "URL that issues tokens").means(OAUTH),
-    switch("--device-code", "sign in on another device").means(OAUTH),
-    switch("--use-id-token", "send the ID token").means(OAUTH),
+    one("--host", "host of the OAuth callback; localhost by default")
+        .means(Ours("--callback-host")),
+    one("--callback-path", "path of the OAuth callback").means(Ours("--callback-path")),
+    one("--auth-timeout", "seconds to wait for the OAuth callback")
+        .means(Converted("--auth-timeout", |values| seconds(SECONDS, None, HOUR, values))),
+    one("--auth-success-url", "page to show after signing in").means(Ours("--auth-success-url")),
+    one("--resource", "resource that a token is for").means(Ours("--oauth-resource")),
+    switch("--disable-resource-parameter", "name no resource")
+        .means(Word("--oauth-resource=false")),
+    one("--authorize-param", "parameter for the authorization request")
+        .means(Ours("--authorize-param")),
+    one("--static-oauth-client-metadata", "JSON or @FILE").means(Ours("--oauth-client-metadata")),
+    one("--static-oauth-client-info", "JSON or @FILE").means(Ours("--oauth-client-info")),
+    one("--client-metadata-url", "document that describes the client")
+        .means(Ours("--client-metadata-url")),
+    switch("--client-credentials", "sign in without a user").means(Word("--client-credentials")),
+    one("--token-endpoint", "URL that issues tokens").means(Ours("--token-endpoint")),
+    switch("--device-code", "sign in on another device").means(Word("--device-code")),
+    switch("--use-id-token", "send the ID token").means(Word("--use-id-token")),
 ];
 
 const SEE_HELP: &str = "see mcp-remote --help";
-const CALLBACK_PORT: &str = "the port of the OAuth callback is ignored: switchboard does not sign in with OAuth yet; pass a token with --header";
-
 fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     let Some(url) = given.operands.first() else {
         return wrong("the URL of the server is missing", "mcp-remote https://example.com/mcp");
@@ -84,6 +84,9 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     if !given.is_on("--enable-proxy") {
         bridge.add(&["--direct"]);
     }
+    if !given.says("--host") {
+        bridge.say("--callback-host", "localhost");
+    }
     if let Some(value) = given.last("--ping-interval") {
         match seconds(SECONDS, None, DAY, &[value.to_owned()]) {
             Ok(seconds) => bridge.say("--ping", &seconds[0]),
@@ -99,7 +102,7 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     }
     match &given.operands[1..] {
         [] => {}
-        [port] if port.parse::<u16>().is_ok() => bridge.notes.push(CALLBACK_PORT.to_owned()),
+        [port] if port.parse::<u16>().is_ok() => bridge.say("--callback-port", port),
         [other, ..] => {
             let what = format!("{other:?} is neither a flag nor the port of the OAuth callback");
             return wrong(what, SEE_HELP);

@@ -29,7 +29,7 @@ fn notes(line: &str) -> Vec<String> {
 
 #[test]
 fn a_line_is_theirs_by_name_by_word_or_by_flag() {
-    let remote = "--direct https://a.example/mcp";
+    let remote = "--direct --callback-host=localhost https://a.example/mcp";
     assert_eq!(ours("/usr/bin/mcp-remote https://a.example/mcp"), remote);
     assert_eq!(ours("mcp-remote.exe https://a.example/mcp"), remote);
     assert_eq!(ours("sb mcp-remote https://a.example/mcp"), remote);
@@ -107,13 +107,65 @@ fn defaults_are_theirs() {
 
 #[test]
 fn what_is_not_honoured_is_told_and_what_has_no_effect_too() {
-    let told = notes("mcp-remote https://a.example/mcp 9696 --resource r --no-such");
-    assert_eq!(told.len(), 3, "{told:?}");
+    let told = notes("mcp-remote https://a.example/mcp --body-timeout 3 --no-such");
+    assert_eq!(told.len(), 2, "{told:?}");
     let told = notes("supergateway --sse https://a.example/ --healthEndpoint /h");
     assert!(told[0].contains("--healthEndpoint has no effect here"), "{told:?}");
     let told = notes("mcp-proxy --no-verify-ssl https://a.example/sse");
     assert!(told[0].contains("verified all the same"), "{told:?}");
     assert_eq!(notes("mcp-remote https://a.example/mcp --no-debug"), [""; 0]);
+}
+
+#[test]
+fn flags_for_signing_in_are_ours_in_other_words() {
+    // wire: OD-16
+    let line = "mcp-remote https://a.example/mcp";
+    let plain = "--direct --callback-host=localhost";
+    for (theirs, expected) in [
+        ("9696", "--callback-port=9696"),
+        ("--callback-path /cb", "--callback-path=/cb"),
+        ("--auth-timeout 45", "--auth-timeout=45"),
+        ("--auth-success-url https://me/ok", "--auth-success-url=https://me/ok"),
+        ("--resource https://r/", "--oauth-resource=https://r/"),
+        ("--disable-resource-parameter", "--oauth-resource=false"),
+        ("--authorize-param k=v", "--authorize-param=k=v"),
+        (
+            "--static-oauth-client-metadata {\"scope\":\"a\"}",
+            "--oauth-client-metadata={\"scope\":\"a\"}",
+        ),
+        ("--static-oauth-client-info @f.json", "--oauth-client-info=@f.json"),
+        ("--client-metadata-url https://me/c", "--client-metadata-url=https://me/c"),
+        ("--client-credentials", "--client-credentials"),
+        ("--token-endpoint https://as/token", "--token-endpoint=https://as/token"),
+        ("--device-code", "--device-code"),
+        ("--use-id-token", "--use-id-token"),
+    ] {
+        let theirs = format!("{line} {theirs}");
+        assert_eq!(ours(&theirs), format!("{plain} {expected} https://a.example/mcp"));
+        assert_eq!(notes(&theirs), [""; 0]);
+        // What comes of it is a line that is taken.
+        match understand(words(&theirs), &nothing) {
+            Ok(CommandLine::Theirs { words, .. }) => {
+                let cli = <args::Cli as clap::Parser>::try_parse_from(&words);
+                cli.unwrap_or_else(|error| panic!("{words:?}: {error}"));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let host = ours(&format!("{line} --host 127.0.0.1"));
+    assert_eq!(host, "--direct --callback-host=127.0.0.1 https://a.example/mcp");
+
+    let python =
+        "mcp-proxy http://a.example/sse --client-id c --client-secret s --token-url http://as/t";
+    assert_eq!(
+        ours(python),
+        "--transport=sse-only --client-credentials --oauth-client-id=c --oauth-client-secret=s \
+         --token-endpoint=http://as/t http://a.example/sse"
+    );
+    let half = "mcp-proxy http://a.example/sse --client-id c";
+    assert!(understand(words(half), &nothing).is_err());
+    let command = notes("mcp-proxy --client-id c --client-secret s node");
+    assert!(command[0].contains("--client-id has no effect here"), "{command:?}");
 }
 
 #[test]

@@ -43,7 +43,16 @@ impl Account {
         Self { server, ..Self::default() }
     }
 
-    fn record(&self, kind: RecordKind) -> RecordId {
+    /// The account of a record of this name; none for records that have no account.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let parts: Vec<_> = name.split('\n').collect();
+        let [server, account, principal] = parts[..] else { return None };
+        let part = |part: &str| Some(part.to_owned()).filter(|part| !part.is_empty());
+        Some(Self { server: server.to_owned(), account: part(account), principal: part(principal) })
+    }
+
+    /// What its record of a kind is called.
+    pub fn record(&self, kind: RecordKind) -> RecordId {
         let part = |part: &Option<String>| part.clone().unwrap_or_default();
         let (account, principal) = (part(&self.account), part(&self.principal));
         RecordId { kind, name: format!("{}\n{account}\n{principal}", self.server) }

@@ -1,0 +1,317 @@
+//! `login`, `logout`, `whoami` and `auth`: the credentials of the user.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::Request;
+use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use serde_json::{Value, json};
+use switchboard_net::auth::store::{RecordId, RecordKind, RecordStore as _, StoreError};
+use switchboard_net::auth::{Account, Authorizer};
+use switchboard_net::http::fetch::Fetch;
+use switchboard_net::upstream::Target;
+use switchboard_proto::auth::{AuthError, Challenge, TokenRecord};
+
+use super::client::{interrupted, other, until, usage};
+use crate::args::{
+    AccountArgs, AuthCommand, CommandArgs, LoginArgs, LoginChoice, NetworkArgs, OauthArgs,
+    RemoteArgs, SignInServer, StoreArgs,
+};
+use crate::exit::{CommandError, CommandResult, ExitStatus};
+use crate::output::table;
+use crate::sign_in::{self, Asking, UserStore};
+use crate::signal::StopSignal;
+use crate::target::{self, NamedServer};
+
+/// Signs in, and says as whom.
+pub(super) async fn login(args: &LoginArgs) -> CommandResult {
+    let stop = StopSignal::on_signals().map_err(other)?;
+    let found = find(&args.server)?;
+    let fetch = fetch(&args.server)?;
+    let asking = Asking { login: LoginChoice::Wait, owns_stdin: true };
+    let authorizer = sign_in::authorizer(&found, &args.oauth, asking, fetch.clone());
+    let authorizer = authorizer.map_err(usage)?;
+    let account = sign_in::account(&found, args.oauth.account.clone()).map_err(usage)?;
+    let signing_in = async {
+        let challenge = read_challenge(&found, &fetch).await;
+        authorizer.sign_in(challenge).await
+    };
+    let ended = until(&stop, signing_in).await.ok_or_else(interrupted)?;
+    let record = ended.map_err(refused)?;
+    let about = describe(&account, &record);
+    args.server.output.show(&about, |about| format!("signed in\n{}", lines(about)));
+    Ok(())
+}
+
+/// What the server asks for, if it says so without a token.
+async fn read_challenge(found: &NamedServer, fetch: &Fetch) -> Option<Challenge> {
+    let Target::Url { url, headers, .. } = found.server.target() else { return None };
+    let body = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
+    let mut request = Request::post(url.clone()).body(Bytes::from_static(body.as_bytes())).ok()?;
+    *request.headers_mut() = headers.clone();
+    for (name, value) in
+        [(ACCEPT, "application/json, text/event-stream"), (CONTENT_TYPE, "application/json")]
+    {
+        request.headers_mut().insert(name, http::HeaderValue::from_static(value));
+    }
+    let answer = tokio::time::timeout(Duration::from_secs(10), fetch.send_once(request)).await;
+    let answer = answer.ok()?.ok().filter(|answer| answer.status() == 401)?;
+    let values = answer.headers().get_all(WWW_AUTHENTICATE).iter();
+    Challenge::find(values.filter_map(|value| value.to_str().ok()))
+}
+
+/// Has the tokens taken back, and forgets them.
+pub(super) async fn logout(args: &AccountArgs) -> CommandResult {
+    let (_, authorizer) = open(args)?;
+    if !authorizer.sign_out().await.map_err(refused)? {
+        return Err(nobody());
+    }
+    args.server.output.show(&json!({"signedOut": true}), |_| "signed out".to_owned());
+    Ok(())
+}
+
+/// Says who is signed in.
+pub(super) async fn whoami(args: &AccountArgs) -> CommandResult {
+    let (account, authorizer) = open(args)?;
+    let record = authorizer.tokens().await.map_err(refused)?.ok_or_else(nobody)?;
+    args.server.output.show(&describe(&account, &record), lines);
+    Ok(())
+}
+
+/// `auth list`, `auth show` and `auth forget`.
+pub(super) async fn run(command: &AuthCommand) -> CommandResult {
+    match command {
+        AuthCommand::List { output, store } => {
+            let all = list(store).await.map_err(other)?;
+            output.show(&Value::Array(all), |all| {
+                let rows = all.as_array().into_iter().flatten().map(row).collect::<Vec<_>>();
+                table("server account issuer until", &rows, "no credentials are kept")
+            });
+        }
+        AuthCommand::Show(args) => {
+            let (account, authorizer) = open(args)?;
+            let record = authorizer.tokens().await.map_err(refused)?.ok_or_else(nobody)?;
+            let mut about = describe(&account, &record);
+            let source = &record.source;
+            let method = source.client.auth_method.map(|method| method.name());
+            let more = json!({
+                "clientId": source.client.client_id,
+                "clientAuthentication": method,
+                "clientIsRegistered": source.client.is_dynamic,
+                "redirectUris": source.client.redirect_uris,
+                "tokenEndpoint": source.token_endpoint,
+                "resource": source.resource,
+                "scopesAsked": source.scopes,
+                "issuedAt": time(record.issued_at),
+                "isBoundToKey": source.dpop_key.is_some(),
+            });
+            if let (Some(about), Value::Object(more)) = (about.as_object_mut(), more) {
+                about.extend(more);
+            }
+            args.server.output.show(&about, lines);
+        }
+        AuthCommand::Forget(args) => {
+            let account = account_of(args)?;
+            let is_forgotten = forget(&args.store, &account).await.map_err(other)?;
+            if !is_forgotten {
+                return Err(nobody());
+            }
+            args.server.output.show(&json!({"forgotten": true}), |_| "forgotten".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Every account that tokens are kept for.
+async fn list(args: &StoreArgs) -> Result<Vec<Value>, StoreError> {
+    let store = UserStore::new(args);
+    let mut all = Vec::new();
+    for name in store.list(RecordKind::Tokens).await? {
+        let Some(account) = Account::from_name(&name) else { continue };
+        let content = store.read(&RecordId { kind: RecordKind::Tokens, name }).await?;
+        let record = content.and_then(|content| serde_json::from_slice(&content).ok());
+        all.extend(record.map(|record| describe(&account, &record)));
+    }
+    Ok(all)
+}
+
+fn row(about: &Value) -> Vec<String> {
+    let text = |name: &str| about[name].as_str().unwrap_or("-").to_owned();
+    vec![text("server"), text("account"), text("issuer"), until_when(about)]
+}
+
+/// Removes the tokens of an account, what waits for it, and how we are registered for it.
+async fn forget(args: &StoreArgs, account: &Account) -> Result<bool, StoreError> {
+    let store = UserStore::new(args);
+    let mut records = vec![account.record(RecordKind::Tokens), account.record(RecordKind::Pending)];
+    for name in store.list(RecordKind::Registration).await? {
+        if name.split_once('\n').is_some_and(|(_, server)| server == account.server) {
+            records.push(RecordId { kind: RecordKind::Registration, name });
+        }
+    }
+    let mut is_there = false;
+    for record in &records {
+        if store.read(record).await?.is_some() {
+            is_there = true;
+            store.lock(record).await?.remove().await?;
+        }
+    }
+    Ok(is_there)
+}
+
+/// The server that the user named.
+fn find(args: &SignInServer) -> CommandResult<NamedServer> {
+    let remote = RemoteArgs { ca_file: args.ca_file.clone(), ..RemoteArgs::default() };
+    let (network, local) = (NetworkArgs::default(), CommandArgs::default());
+    target::remote(&args.target, &args.config, &remote, &network, &local).map_err(usage)
+}
+
+fn fetch(args: &SignInServer) -> CommandResult<Fetch> {
+    target::fetch(args.ca_file.as_deref(), &NetworkArgs::default()).map_err(usage)
+}
+
+fn account_of(args: &AccountArgs) -> CommandResult<Account> {
+    sign_in::account(&find(&args.server)?, args.account.clone()).map_err(usage)
+}
+
+/// An account at which nobody is asked to sign in.
+fn open(args: &AccountArgs) -> CommandResult<(Account, Authorizer)> {
+    let found = find(&args.server)?;
+    let account = sign_in::account(&found, args.account.clone()).map_err(usage)?;
+    let (name, store) = (args.account.clone(), args.store.clone());
+    let oauth = OauthArgs { account: name, store, ..OauthArgs::default() };
+    let asking = Asking { login: LoginChoice::Never, owns_stdin: false };
+    let authorizer = sign_in::authorizer(&found, &oauth, asking, fetch(&args.server)?);
+    Ok((account, authorizer.map_err(usage)?))
+}
+
+/// What may be told of tokens: not the tokens.
+fn describe(account: &Account, record: &TokenRecord) -> Value {
+    let who = record.id_token.as_ref().and_then(|token| read_claims(token.reveal()));
+    let who = who.unwrap_or_default();
+    let name = ["preferred_username", "email", "name"].iter().find_map(|name| who[*name].as_str());
+    json!({
+        "server": account.server,
+        "account": account.account,
+        "issuer": record.source.issuer,
+        "user": name.or(who["sub"].as_str()),
+        "subject": who["sub"].as_str(),
+        "scopes": record.granted,
+        "expiresAt": record.expires_at.map(time),
+        "isExpired": record.is_over(now()),
+        "isRenewable": record.refresh_token.is_some(),
+    })
+}
+
+/// The claims of an ID token, which came from the authorization server itself.
+fn read_claims(token: &str) -> Option<Value> {
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    serde_json::from_slice(&claims).ok()
+}
+
+/// The same in lines: a name, and what it is.
+fn lines(about: &Value) -> String {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(true) => Some("yes".to_owned()),
+        Value::Array(words) => {
+            let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
+            Some(words.join(" ")).filter(|words| !words.is_empty())
+        }
+        _ => None,
+    };
+    let mut shown = String::new();
+    for (label, name) in [
+        ("server", "server"),
+        ("account", "account"),
+        ("user", "user"),
+        ("subject", "subject"),
+        ("issuer", "issuer"),
+        ("scopes", "scopes"),
+        ("asked for", "scopesAsked"),
+        ("client id", "clientId"),
+        ("shown by", "clientAuthentication"),
+        ("redirect", "redirectUris"),
+        ("tokens at", "tokenEndpoint"),
+        ("resource", "resource"),
+        ("issued", "issuedAt"),
+        ("bound to key", "isBoundToKey"),
+    ] {
+        if let Some(text) = text(&about[name]) {
+            shown.push_str(&crate::output::plain(&format!("{label:13} {text}\n")));
+        }
+    }
+    shown.push_str(&format!("{:13} {}", "until", until_when(about)));
+    shown
+}
+
+/// How long the tokens last, in words.
+fn until_when(about: &Value) -> String {
+    let end = about["expiresAt"].as_str();
+    match (end, about["isExpired"] == true, about["isRenewable"] == true) {
+        (_, true, true) => "renewed at the next call".to_owned(),
+        (Some(end), true, false) => format!("over since {end}; sign in again"),
+        (Some(end), false, true) => format!("{end}, then renewed"),
+        (Some(end), false, false) => end.to_owned(),
+        (None, ..) => "refused".to_owned(),
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Unix seconds as RFC 3339 has it.
+fn time(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Civil from days, after Howard Hinnant: years begin in March.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = year + era * 400 + carry;
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+fn nobody() -> CommandError {
+    CommandError::new("nobody is signed in there")
+        .hint("sign in with: switchboard login TARGET")
+        .hint("see who is: switchboard auth list")
+        .for_scripts(ExitStatus::Auth, "auth")
+}
+
+fn refused(error: AuthError) -> CommandError {
+    let failure = CommandError::new(error.to_string());
+    match error {
+        AuthError::Unreachable { .. } | AuthError::BadAnswer { .. } => {
+            failure.for_scripts(ExitStatus::Unreachable, "unreachable")
+        }
+        AuthError::Local(_) | AuthError::Settings(_) | AuthError::BadUrl { .. } => {
+            failure.for_scripts(ExitStatus::Failure, "other")
+        }
+        _ => failure.for_scripts(ExitStatus::Auth, "auth"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(time(seconds), text);
+        }
+    }
+}
