@@ -22,7 +22,6 @@ use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
 use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
@@ -39,8 +38,8 @@ use super::{Core, Fallback, ServerTarget, Target, Upstream, add};
 use crate::backend::PendingWork;
 use crate::connection::lock;
 use crate::drive::{Either, Stop, race};
-use crate::http::fetch::{Fetch, host_header};
-use crate::http::{content_type, is_event_stream, is_json};
+use crate::http::fetch::{Fetch, FetchBody, host_header};
+use crate::http::{EITHER, content_type, is_event_stream, is_json};
 use crate::secret::redact;
 
 mod stream;
@@ -200,7 +199,7 @@ impl Upstream {
         let method = post.message.method();
         // The server may say more than its answer, and only a listen stream may hear that.
         let is_followed_by_more = method == method::SUBSCRIBE || method::may_ask(method);
-        if self.era() == Era::Legacy && is_followed_by_more {
+        if self.era() == Era::Legacy && is_followed_by_more && !endpoint.is_settled() {
             Box::pin(endpoint.until_heard()).await;
         }
         if post.greets() {
@@ -238,17 +237,17 @@ impl Upstream {
         &self,
         endpoint: &HttpEndpoint,
         request: impl Fn(&HttpEndpoint) -> Request<Bytes>,
-    ) -> Result<Response<Incoming>, Failure> {
+    ) -> Result<Response<FetchBody>, Failure> {
         let shown = self.credentials(None).await?;
         lock(&endpoint.headers).clone_from(&shown);
-        let response = endpoint.fetch.send(request(endpoint)).await?;
+        let response = endpoint.fetch.send_made(|| request(endpoint)).await?;
         if response.status() != StatusCode::UNAUTHORIZED || self.server.details.credential.is_none()
         {
             return Ok(response);
         }
         let other = self.credentials(Some(&shown)).await?;
         lock(&endpoint.headers).clone_from(&other);
-        Ok(Box::pin(endpoint.fetch.send(request(endpoint))).await?)
+        Ok(Box::pin(endpoint.fetch.send_made(|| request(endpoint))).await?)
     }
 
     /// The server does not know our session any more.
@@ -285,7 +284,7 @@ impl Upstream {
         self: &Arc<Self>,
         endpoint: &HttpEndpoint,
         post: &Post,
-        response: Response<Incoming>,
+        response: Response<FetchBody>,
     ) -> PendingWork {
         let offered = post.greets().then(|| HttpSession::offered(response.headers()));
         if post.is_call() && offered.is_none() {
@@ -491,7 +490,7 @@ impl HttpEndpoint {
         let mut request = self.request(Method::POST, text.clone());
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        headers.insert(ACCEPT, HeaderValue::from_static(EITHER));
         session.add_to(headers);
         request
     }
@@ -595,7 +594,7 @@ const SHOWN: usize = 512;
 
 impl HttpRefusal {
     /// Reads what came instead of an answer. It repeats none of the credentials.
-    pub(super) async fn read(response: Response<Incoming>, endpoint: &HttpEndpoint) -> Self {
+    pub(super) async fn read(response: Response<FetchBody>, endpoint: &HttpEndpoint) -> Self {
         let status = response.status();
         let sent = &Arc::clone(&lock(&endpoint.headers));
         let mut hints = String::new();
@@ -661,7 +660,7 @@ fn values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h st
 }
 
 /// As much of a body as is worth showing.
-async fn beginning(mut body: Incoming) -> BytesMut {
+async fn beginning(mut body: FetchBody) -> BytesMut {
     let mut bytes = BytesMut::new();
     let reading = async {
         while bytes.len() < BODY
