@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, CONTENT_TYPE, HOST};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use switchboard_proto::backoff::Reconnect;
@@ -420,6 +420,7 @@ pub(super) struct HttpEndpoint {
     headers: Mutex<Arc<HeaderMap>>,
     /// Another one comes only together with another listen stream.
     session: Mutex<HttpSession>,
+    last_post: Mutex<Option<LastPost>>,
     listening: watch::Sender<ListenState>,
     /// No client would ever be told what belongs to no call: we do not listen for it.
     pub(super) is_deaf: AtomicBool,
@@ -442,6 +443,13 @@ pub(super) struct HttpSession {
     version: Option<HeaderValue>,
 }
 
+/// A POST without a message, and whose headers and session it has.
+struct LastPost {
+    users: Arc<HeaderMap>,
+    session: HttpSession,
+    request: Request<Bytes>,
+}
+
 /// Headers of a request that are not the user's: with room for all, the map does not grow.
 const OUR_HEADERS: usize = 10;
 
@@ -459,6 +467,7 @@ impl HttpEndpoint {
             via: server.via().cloned(),
             headers: Mutex::new(Arc::new(headers.clone())),
             session: Mutex::default(),
+            last_post: Mutex::default(),
             listening: watch::Sender::default(),
             is_deaf: AtomicBool::new(false),
             was_heard: AtomicBool::new(false),
@@ -486,12 +495,27 @@ impl HttpEndpoint {
         request
     }
 
+    /// A POST. Mostly it is like the last one, but for its text and two headers.
     pub(super) fn post_request(&self, text: &Bytes, session: &HttpSession) -> Request<Bytes> {
-        let mut request = self.request(Method::POST, text.clone());
-        let headers = request.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static(EITHER));
-        session.add_to(headers);
+        let users = Arc::clone(&lock(&self.headers));
+        let mut last = lock(&self.last_post);
+        last.take_if(|last| !Arc::ptr_eq(&last.users, &users) || last.session != *session);
+        let last = last.get_or_insert_with(|| {
+            let mut request = self.request(Method::POST, Bytes::new());
+            let headers = request.headers_mut();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            headers.insert(ACCEPT, HeaderValue::from_static(EITHER));
+            // Set below. A copy has no room for what is added to it.
+            headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+            session.add_to(headers);
+            LastPost { users, session: session.clone(), request }
+        });
+        let mut request = last.request.clone();
+        *request.body_mut() = text.clone();
+        request.headers_mut().insert(CONTENT_LENGTH, text.len().into());
+        if let Some(via) = &self.via {
+            request.headers_mut().insert(via::HEADER, via.header());
+        }
         request
     }
 
