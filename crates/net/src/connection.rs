@@ -109,6 +109,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Has a waker wake this task: mostly it does already.
+pub(crate) fn wait(waker: &mut Option<Waker>, cx: &Context<'_>) {
+    match waker {
+        Some(waker) => waker.clone_from(cx.waker()),
+        none => *none = Some(cx.waker().clone()),
+    }
+}
+
 /// A number that nobody else has who is told things by servers.
 pub(crate) fn next_number() -> u64 {
     CONNECTIONS.fetch_add(1, Ordering::Relaxed)
@@ -372,16 +380,20 @@ impl ClientConnection {
         let mut state = lock(&self.state);
         let Some(mailbox) = state.boxes.get_mut(&lane) else { return Poll::Ready(None) };
         let Some(frame) = mailbox.frames.pop_front() else {
-            match &mut mailbox.reader {
-                Some(reader) => reader.clone_from(cx.waker()),
-                none => *none = Some(cx.waker().clone()),
-            }
+            wait(&mut mailbox.reader, cx);
             return Poll::Pending;
         };
         state.release(frame.weight());
         state.reading.moved = Some(now());
         self.account(&mut state);
         Poll::Ready(Some(frame))
+    }
+
+    /// Nobody need be woken for what comes on `lane`, until it is polled again.
+    pub(crate) fn look_away(&self, lane: Lane) {
+        if let Some(mailbox) = lock(&self.state).boxes.get_mut(&lane) {
+            mailbox.reader = None;
+        }
     }
 
     /// Closes a lane from outside: the client, or the network, hung up.

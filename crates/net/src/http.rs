@@ -27,6 +27,8 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
+/// Both of them in `Accept`.
+pub(crate) const EITHER: &str = "application/json, text/event-stream";
 
 /// The forms of an answer that a client takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,6 +45,10 @@ impl Accepted {
     /// A missing header admits everything, as RFC 9110 has it; a part with `q=0` is
     /// a refusal and admits nothing.
     pub fn read(headers: &HeaderMap) -> Self {
+        // What nearly all clients say. Nothing in a further header would take it back.
+        if headers.get(ACCEPT).is_some_and(|value| value == EITHER) {
+            return Self { json: true, events: true };
+        }
         let is_silent = ranges(headers).next().is_none();
         let mut accepted = Self { json: is_silent, events: is_silent };
         for (range, is_refused) in ranges(headers) {
@@ -79,7 +85,8 @@ pub fn is_event_stream(content_type: &str) -> bool {
 
 /// Whether `value` is the media type `media`, parameters and case aside.
 pub fn is(value: &str, media: &str) -> bool {
-    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(media)
+    let is_media = |value: &str| value.eq_ignore_ascii_case(media);
+    is_media(value) || is_media(value.split(';').next().unwrap_or_default().trim())
 }
 
 /// The ranges of media that the `Accept` headers list, and whether each is refused.

@@ -178,7 +178,8 @@ impl EnvelopeScan {
         while more {
             let key = walker.key()?;
             let start = walker.position();
-            let which = ENVELOPE.iter().position(|name| key.is(name));
+            let plain = key.plain();
+            let which = ENVELOPE.iter().position(|name| name.as_bytes() == &*plain);
             if which >= Some(3) {
                 self.members.read(&mut walker)?;
                 self.walked = Some(start..walker.position());

@@ -57,6 +57,7 @@ const NO_BOUNDS: &[&str] = &[
     "net/src/http/fetch.rs KEEP_ALIVE",
     "net/src/drive.rs AGAIN",
     "net/src/http/fetch/connect.rs KEEP_ALIVE",
+    "net/src/http/fetch/direct.rs MOST_STEPS",
     "net/src/http/listen.rs ACCEPT_PAUSE",
     "net/src/http/site.rs SiteOptions::keep_alive",
     "net/src/parked_calls.rs GATHER",

@@ -12,11 +12,10 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Limited};
-use hyper::body::Incoming;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
-use crate::http::fetch::{Fetch, FetchError};
+use crate::http::fetch::{Fetch, FetchBody, FetchError};
 
 /// For one document, from the first byte sent to the last received.
 pub const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -125,7 +124,7 @@ async fn ask(
 
 async fn read(
     url: &str,
-    response: Response<Incoming>,
+    response: Response<FetchBody>,
     most: usize,
 ) -> Result<AskedDocument, AskError> {
     let url = || url.to_owned();

@@ -6,13 +6,12 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
 use switchboard_proto::auth::{AuthBody, AuthRequest, AuthResponse};
 use switchboard_proto::header;
 use switchboard_proto::revision::Revision;
 use tokio::sync::OnceCell;
 
-use crate::http::fetch::{Fetch, Reach, SetupError, is_public, resolve};
+use crate::http::fetch::{Fetch, FetchBody, Reach, SetupError, is_public, resolve};
 
 /// Bytes of an answer (OB-1).
 const LONGEST: usize = 64 << 10;
@@ -136,13 +135,13 @@ fn build(from: &AuthRequest, url: Uri) -> Request<Bytes> {
     request
 }
 
-fn redirect(from: &Uri, response: &Response<Incoming>) -> Option<Uri> {
+fn redirect(from: &Uri, response: &Response<FetchBody>) -> Option<Uri> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = response.headers().get(LOCATION).filter(|_| is_redirect)?;
     resolve(from, location.to_str().ok()?)
 }
 
-async fn read(response: Response<Incoming>) -> Result<AuthResponse, String> {
+async fn read(response: Response<FetchBody>) -> Result<AuthResponse, String> {
     let status = response.status().as_u16();
     let nonce = response.headers().get(DPOP_NONCE).and_then(|nonce| nonce.to_str().ok());
     let dpop_nonce = nonce.map(str::to_owned);

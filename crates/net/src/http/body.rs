@@ -222,16 +222,23 @@ pub(super) async fn read(
     loop {
         let earned = intake.length.checked_div(u64::from(*body_rate)).map(Duration::from_secs);
         let rate = earned.map_or(NEVER, |earned| *body_pause + earned);
-        let deadline = (Instant::now() + *body_pause).min(begun + rate);
         let mut next = body.frame();
+        // Mostly it is there already: then no time is asked for and no timer made.
+        let mut too_slow = None;
         let next = poll_fn(|cx| match Pin::new(&mut next).poll(cx) {
+            Poll::Ready(next) => Poll::Ready(Ok(Some(next))),
             Poll::Pending if awaited.is_some_and(|awaited| awaited.poll_ended(cx)) => {
-                Poll::Ready(None)
+                Poll::Ready(Ok(None))
             }
-            next => next.map(Some),
+            Poll::Pending => {
+                let timer = too_slow.get_or_insert_with(|| {
+                    let deadline = (Instant::now() + *body_pause).min(begun + rate);
+                    Box::pin(tokio::time::sleep_until(deadline))
+                });
+                timer.as_mut().poll(cx).map(|()| Err(Refusal::TooSlow))
+            }
         });
-        let next = tokio::time::timeout_at(deadline, next).await;
-        let next = next.map_err(|_| Refusal::TooSlow)?;
+        let next = next.await?;
         // The client broke off: whatever it was, it is not all there.
         let broken = Refusal::NotJson { at: intake.text.len() };
         let Some(frame) = next.ok_or_else(|| broken.clone())? else { break };
@@ -473,6 +480,7 @@ pub(super) fn primed(prime: Option<Prime>) -> Vec<u8> {
 impl Live {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         // The work ends on its own terms; the stream goes on without it.
+        self.lane.client.look_away(self.lane.lane);
         _ = Pin::new(&mut self.works).poll(cx);
         let mut piece = std::mem::take(&mut self.opening);
         self.write_frames(&mut piece, cx);

@@ -66,7 +66,7 @@ pub(super) const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 pub(super) async fn answer(
     site: &SiteState,
     who: &Who,
-    parts: Parts,
+    parts: &Parts,
     body: impl RequestBody,
 ) -> HttpReply {
     match parts.method {
@@ -78,16 +78,14 @@ pub(super) async fn answer(
             Ok(response)
         }
         // Browsers accept everything: who wants events asks for them by name.
-        Method::GET if super::names(&parts.headers, EVENT_STREAM) => {
-            listen(site, who, &parts).await
-        }
+        Method::GET if super::names(&parts.headers, EVENT_STREAM) => listen(site, who, parts).await,
         Method::GET => Ok(describe(site)),
         Method::DELETE => delete(site, who, &parts.headers),
         _ => Err(Refusal::WrongHttpMethod { allow: METHODS }.into()),
     }
 }
 
-async fn post(site: &SiteState, who: &Who, parts: Parts, body: impl RequestBody) -> HttpReply {
+async fn post(site: &SiteState, who: &Who, parts: &Parts, body: impl RequestBody) -> HttpReply {
     let headers = &parts.headers;
     if !content_type(headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType.into());
@@ -274,6 +272,7 @@ async fn first_frame(
     let mut patience = pin!(tokio::time::sleep(patience));
     poll_fn(|cx| {
         // The work ends on its own terms; what comes of it arrives on the lane.
+        open.client.look_away(open.lane);
         _ = Pin::new(&mut *works).poll(cx);
         let frame = open.client.poll_frame(open.lane, cx);
         let is_doubted = awaited.as_mut().is_some_and(|awaited| awaited.poll_doubt(cx));
@@ -498,7 +497,7 @@ pub(super) fn open_sse(site: &SiteState, who: &Who, parts: &Parts) -> HttpReply 
 pub(super) async fn post_sse_message(
     site: &SiteState,
     who: &Who,
-    parts: Parts,
+    parts: &Parts,
     body: impl RequestBody,
 ) -> HttpReply {
     if parts.method != Method::POST {

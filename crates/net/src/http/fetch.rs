@@ -1,4 +1,4 @@
-//! Our HTTP client: one pool of connections for everything we send.
+//! Our HTTP client: one pool of connections for plain HTTP, and one for TLS and proxies.
 //!
 //! HTTP/1.1 and, where the server offers it in the TLS handshake, HTTP/2. Trusts
 //! what the system trusts. Goes through the user's proxies, never for loopback
@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use connect::Connector;
+use direct::IdleConnections;
 use http::header::{LOCATION, PROXY_AUTHORIZATION};
 use http::uri::Scheme;
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -27,10 +27,12 @@ use rustls::pki_types::pem::PemObject;
 use tower_service::Service as _;
 
 mod connect;
+mod direct;
 mod fetch_error;
 mod proxy;
 mod reach;
 
+pub use direct::FetchBody;
 pub use fetch_error::{Cause, FetchError, SetupError};
 pub use proxy::ProxySettings;
 pub use reach::{Reach, is_public};
@@ -84,6 +86,8 @@ impl FetchOptions {
 #[derive(Clone, Debug)]
 pub struct Fetch {
     client: Client<Connector, Full<Bytes>>,
+    /// For plain HTTP without a proxy; the client does the rest.
+    idle: Arc<IdleConnections>,
     connector: Connector,
     proxies: Arc<Proxies>,
     options: Arc<FetchOptions>,
@@ -102,7 +106,8 @@ impl Fetch {
             .http2_keep_alive_interval(KEEP_ALIVE)
             .http2_keep_alive_timeout(KEEP_ALIVE)
             .build(connector.clone());
-        Ok(Self { client, connector, proxies, options: Arc::new(options) })
+        let idle = IdleConnections::new(options.idle_timeout);
+        Ok(Self { client, idle, connector, proxies, options: Arc::new(options) })
     }
 
     /// The same client, with a pool of its own, for URLs that others name.
@@ -126,19 +131,24 @@ impl Fetch {
     }
 
     /// Sends a request to an absolute URL and follows what may be followed.
-    pub async fn send(
+    pub async fn send(&self, request: Request<Bytes>) -> Result<Response<FetchBody>, FetchError> {
+        self.send_made(|| request.clone()).await
+    }
+
+    /// The same with what `request` makes, once for each redirect more.
+    pub(crate) async fn send_made(
         &self,
-        mut request: Request<Bytes>,
-    ) -> Result<Response<Incoming>, FetchError> {
+        request: impl Fn() -> Request<Bytes>,
+    ) -> Result<Response<FetchBody>, FetchError> {
+        let mut next = request();
         for _ in 0..=MAX_REDIRECTS {
-            // The copy is for later: it has no room for the headers that hyper adds.
-            let again = request.clone();
-            let response = self.send_once(request).await?;
-            let Some(target) = redirect_target(again.uri(), &response)? else {
+            let from = next.uri().clone();
+            let response = self.send_once(next).await?;
+            let Some(target) = redirect_target(&from, &response)? else {
                 return Ok(response);
             };
-            request = again;
-            *request.uri_mut() = target;
+            next = request();
+            *next.uri_mut() = target;
         }
         Err(FetchError::TooManyRedirects { max: MAX_REDIRECTS })
     }
@@ -147,15 +157,18 @@ impl Fetch {
     pub async fn send_once(
         &self,
         mut request: Request<Bytes>,
-    ) -> Result<Response<Incoming>, FetchError> {
+    ) -> Result<Response<FetchBody>, FetchError> {
         let target = request.uri().clone();
         check_target(&target)?;
+        if target.scheme() == Some(&Scheme::HTTP) && self.proxies.towards(&target).is_none() {
+            return self.send_directly(request, &target).await;
+        }
         // A proxy for plain HTTP reads each request, so each one carries the credentials.
         let proxy = self.proxies.reading(&target);
         if let Some(auth) = proxy.as_ref().and_then(Intercept::basic_auth) {
             request.headers_mut().insert(PROXY_AUTHORIZATION, auth.clone());
         }
-        let sent = self.client.request(request.map(Full::new)).await;
+        let sent = Box::pin(self.client.request(request.map(Full::new))).await;
         let response = sent.map_err(|error| {
             FetchError::from_client(&error, &target, self.options.connect_timeout)
         })?;
@@ -163,7 +176,7 @@ impl Fetch {
             Some(proxy) if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
                 Err(FetchError::proxy_wants_credentials(proxy.uri(), &target))
             }
-            _ => Ok(response),
+            _ => Ok(response.map(FetchBody::from)),
         }
     }
 }

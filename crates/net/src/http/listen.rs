@@ -51,17 +51,15 @@ use http_body::Body;
 use http_body_util::{Either as EitherBody, Full};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
-use hyper::service::Service as _;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tower_service::Service;
 
-use crate::connection::lock;
+use crate::connection::{lock, wait};
 use crate::drive::{DEFAULT_GRACE, Either, race};
 
 /// The bounds of a listener.
@@ -233,7 +231,6 @@ async fn serve_one<S, B>(
     let spoke = Arc::new(AtomicBool::new(false));
     let leaving = Arc::new(Notify::new());
     let peer = stream.peer.clone();
-    let service = TowerToHyperService::new(service);
     let noting = hyper::service::service_fn({
         let (spoke, leaving, peer) = (Arc::clone(&spoke), Arc::clone(&leaving), peer.clone());
         move |mut request: Request<Incoming>| {
@@ -250,7 +247,7 @@ async fn serve_one<S, B>(
                     return Ok(full(version));
                 }
                 request.extensions_mut().insert(STREAM.try_with(ClientPeer::clone).unwrap_or(peer));
-                let answer = service.call(request);
+                let answer = call(service, request);
                 let response = match awaited {
                     Some(awaited) => awaited.wait_for(answer).await,
                     None => answer.await,
@@ -298,6 +295,12 @@ async fn serve_one<S, B>(
             }
         }
     }
+}
+
+/// Calls a service as soon as it is ready.
+async fn call<S: Service<R>, R>(mut service: S, request: R) -> Result<S::Response, S::Error> {
+    poll_fn(|cx| service.poll_ready(cx)).await?;
+    service.call(request).await
 }
 
 /// How long a connection of the reserve lasts: others wait for it.
@@ -373,7 +376,7 @@ impl ClientPeer {
     /// Ready when the connection is to end.
     fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = lock(&self.0);
-        state.reader = Some(cx.waker().clone());
+        wait(&mut state.reader, cx);
         if state.is_cut { Poll::Ready(()) } else { Poll::Pending }
     }
 
@@ -388,7 +391,7 @@ impl ClientPeer {
     /// Whether an answer is awaited; wakes the reader when that changes.
     fn is_awaited(&self, cx: &Context<'_>) -> bool {
         let mut state = lock(&self.0);
-        state.reader = Some(cx.waker().clone());
+        wait(&mut state.reader, cx);
         state.awaited > 0
     }
 }
@@ -444,7 +447,7 @@ impl Awaited {
     /// Whether the client sends nothing more, so that what is missing does not come.
     pub(crate) fn poll_ended(&self, cx: &Context<'_>) -> bool {
         let mut state = lock(&self.peer.0);
-        state.answerer = Some(cx.waker().clone());
+        wait(&mut state.answerer, cx);
         state.has_ended
     }
 
@@ -463,7 +466,10 @@ impl Drop for Awaited {
     fn drop(&mut self) {
         let mut state = lock(&self.peer.0);
         state.awaited -= 1;
-        state.wake_reader();
+        // As long as the client sends, the reader waits for no answer.
+        if state.has_ended {
+            state.wake_reader();
+        }
     }
 }
 

@@ -241,8 +241,8 @@ impl Site {
         let reply = match (place, upgrade) {
             (SitePath::Socket, Some(upgrade)) => ws::open(site, who, &parts, upgrade),
             (SitePath::Listen, _) => endpoint::open_sse(site, who, &parts),
-            (SitePath::Message, _) => endpoint::post_sse_message(site, who, parts, body).await,
-            _ => endpoint::answer(site, who, parts, body).await,
+            (SitePath::Message, _) => endpoint::post_sse_message(site, who, &parts, body).await,
+            _ => endpoint::answer(site, who, &parts, body).await,
         };
         site.options.tally.count(admitted.answer(reply))
     }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
 use serde_json::json;
 use switchboard_proto::client::legacy::LegacyClientHalf;
 use switchboard_proto::client::modern::ModernClientHalf;
@@ -28,6 +27,7 @@ use super::http::{HttpEndpoint, HttpRefusal, HttpSession};
 use super::{ServerTarget, Strategy, Target, Transport, Upstream};
 use crate::call::{Call, ReplySink};
 use crate::connection::{lock, next_number, now};
+use crate::http::fetch::FetchBody;
 use crate::http::{content_type, is_event_stream};
 
 /// Numbers the connections, so that no two use the same number for a question.
@@ -219,7 +219,7 @@ impl Upstream {
     }
 
     /// The first answer on an event stream, or whether it is that of an HTTP+SSE server.
-    async fn first_answer(&self, mut body: Incoming) -> (Option<Message>, bool) {
+    async fn first_answer(&self, mut body: FetchBody) -> (Option<Message>, bool) {
         let mut decoder = EventDecoder::new(self.limits.message);
         while let Some(Ok(frame)) = body.frame().await {
             decoder.push(frame.data_ref().map_or(&[], |data| &data[..]));

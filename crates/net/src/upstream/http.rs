@@ -19,10 +19,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, CONTENT_TYPE, HOST};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
 use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
@@ -39,8 +38,8 @@ use super::{Core, CredentialRefusal, Fallback, ServerTarget, Target, Upstream, a
 use crate::backend::PendingWork;
 use crate::connection::lock;
 use crate::drive::{Either, Stop, race};
-use crate::http::fetch::{Fetch, host_header};
-use crate::http::{content_type, is_event_stream, is_json};
+use crate::http::fetch::{Fetch, FetchBody, host_header};
+use crate::http::{EITHER, content_type, is_event_stream, is_json};
 use crate::secret::redact;
 
 mod stream;
@@ -200,7 +199,7 @@ impl Upstream {
         let method = post.message.method();
         // The server may say more than its answer, and only a listen stream may hear that.
         let is_followed_by_more = method == method::SUBSCRIBE || method::may_ask(method);
-        if self.era() == Era::Legacy && is_followed_by_more {
+        if self.era() == Era::Legacy && is_followed_by_more && !endpoint.is_settled() {
             Box::pin(endpoint.until_heard()).await;
         }
         if post.greets() {
@@ -237,16 +236,19 @@ impl Upstream {
         &self,
         endpoint: &HttpEndpoint,
         request: impl Fn(&HttpEndpoint) -> Request<Bytes>,
-    ) -> Result<Response<Incoming>, Failure> {
+    ) -> Result<Response<FetchBody>, Failure> {
         let credential = self.server.details.credential.as_ref();
         let mut shown = self.credentials(None).await?.unwrap_or_default();
         for attempt in 0..MOST_CREDENTIALS {
             lock(&endpoint.headers).clone_from(&shown);
-            let mut request = request(endpoint);
-            if let Some(credential) = credential {
-                credential.sign(&mut request);
-            }
-            let response = endpoint.fetch.send(request).await?;
+            let make = || {
+                let mut request = request(endpoint);
+                if let Some(credential) = credential {
+                    credential.sign(&mut request);
+                }
+                request
+            };
+            let response = endpoint.fetch.send_made(make).await?;
             let status = response.status();
             if !matches!(status.as_u16(), 401 | 403) || credential.is_none() {
                 return Ok(response);
@@ -259,7 +261,7 @@ impl Upstream {
             }
         }
         lock(&endpoint.headers).clone_from(&shown);
-        Ok(Box::pin(endpoint.fetch.send(request(endpoint))).await?)
+        Ok(Box::pin(endpoint.fetch.send_made(|| request(endpoint))).await?)
     }
 
     /// The server does not know our session any more.
@@ -296,7 +298,7 @@ impl Upstream {
         self: &Arc<Self>,
         endpoint: &HttpEndpoint,
         post: &Post,
-        response: Response<Incoming>,
+        response: Response<FetchBody>,
     ) -> PendingWork {
         let offered = post.greets().then(|| HttpSession::offered(response.headers()));
         if post.is_call() && offered.is_none() {
@@ -436,6 +438,7 @@ pub(super) struct HttpEndpoint {
     headers: Mutex<Arc<HeaderMap>>,
     /// Another one comes only together with another listen stream.
     session: Mutex<HttpSession>,
+    last_post: Mutex<Option<LastPost>>,
     listening: watch::Sender<ListenState>,
     /// No client would ever be told what belongs to no call: we do not listen for it.
     pub(super) is_deaf: AtomicBool,
@@ -458,6 +461,13 @@ pub(super) struct HttpSession {
     version: Option<HeaderValue>,
 }
 
+/// A POST without a message, and whose headers and session it has.
+struct LastPost {
+    users: Arc<HeaderMap>,
+    session: HttpSession,
+    request: Request<Bytes>,
+}
+
 /// Headers of a request that are not the user's: with room for all, the map does not grow.
 const OUR_HEADERS: usize = 10;
 
@@ -475,6 +485,7 @@ impl HttpEndpoint {
             via: server.via().cloned(),
             headers: Mutex::new(Arc::new(headers.clone())),
             session: Mutex::default(),
+            last_post: Mutex::default(),
             listening: watch::Sender::default(),
             is_deaf: AtomicBool::new(false),
             was_heard: AtomicBool::new(false),
@@ -502,12 +513,27 @@ impl HttpEndpoint {
         request
     }
 
+    /// A POST. Mostly it is like the last one, but for its text and two headers.
     pub(super) fn post_request(&self, text: &Bytes, session: &HttpSession) -> Request<Bytes> {
-        let mut request = self.request(Method::POST, text.clone());
-        let headers = request.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        session.add_to(headers);
+        let users = Arc::clone(&lock(&self.headers));
+        let mut last = lock(&self.last_post);
+        last.take_if(|last| !Arc::ptr_eq(&last.users, &users) || last.session != *session);
+        let last = last.get_or_insert_with(|| {
+            let mut request = self.request(Method::POST, Bytes::new());
+            let headers = request.headers_mut();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            headers.insert(ACCEPT, HeaderValue::from_static(EITHER));
+            // Set below. A copy has no room for what is added to it.
+            headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+            session.add_to(headers);
+            LastPost { users, session: session.clone(), request }
+        });
+        let mut request = last.request.clone();
+        *request.body_mut() = text.clone();
+        request.headers_mut().insert(CONTENT_LENGTH, text.len().into());
+        if let Some(via) = &self.via {
+            request.headers_mut().insert(via::HEADER, via.header());
+        }
         request
     }
 
@@ -610,7 +636,7 @@ const SHOWN: usize = 512;
 
 impl HttpRefusal {
     /// Reads what came instead of an answer. It repeats none of the credentials.
-    pub(super) async fn read(response: Response<Incoming>, endpoint: &HttpEndpoint) -> Self {
+    pub(super) async fn read(response: Response<FetchBody>, endpoint: &HttpEndpoint) -> Self {
         let status = response.status();
         let sent = &Arc::clone(&lock(&endpoint.headers));
         let mut hints = String::new();
@@ -676,7 +702,7 @@ fn values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h st
 }
 
 /// As much of a body as is worth showing.
-async fn beginning(mut body: Incoming) -> BytesMut {
+async fn beginning(mut body: FetchBody) -> BytesMut {
     let mut bytes = BytesMut::new();
     let reading = async {
         while bytes.len() < BODY

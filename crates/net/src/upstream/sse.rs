@@ -12,7 +12,6 @@ use std::time::Duration;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Uri};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::framing::{EventDecoder, EventTooLong, SseEvent};
@@ -24,7 +23,7 @@ use super::{Fallback, Target, Upstream};
 use crate::backend::PendingWork;
 use crate::connection::lock;
 use crate::drive::race;
-use crate::http::fetch::{is_same_origin, resolve};
+use crate::http::fetch::{FetchBody, is_same_origin, resolve};
 use crate::http::{content_type, is_event_stream};
 
 /// How long the server may take to say where to POST.
@@ -39,7 +38,7 @@ const POST_WAIT: Duration = Duration::from_mins(1);
 
 /// An open stream, and what of it has not been read yet.
 struct SseStream {
-    body: Incoming,
+    body: FetchBody,
     decoder: EventDecoder,
 }
 

@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use switchboard_net::http::fetch::{Fetch, FetchError, FetchOptions};
 use switchboard_net::http::listen::ListenOptions;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
@@ -53,6 +54,49 @@ async fn connections_are_reused_by_all_clones() {
     }
     assert_eq!(peers.lock().unwrap().len(), 1);
     counting.abort();
+}
+
+#[tokio::test]
+async fn a_request_takes_another_connection_if_the_server_has_closed_the_unused_one() {
+    let other = start(ListenOptions::default(), echo).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    // Answers one request on each connection, and says nothing of closing it.
+    let server = tokio::spawn(async move {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert_ne!(stream.read(&mut [0; 1024]).await.unwrap(), 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
+        }
+    });
+    let fetch = fetch();
+    let answer = within(fetch.send(get(&url))).await.unwrap();
+    assert_eq!(read(answer.into_body()).await, "hi");
+    // What comes by another connection comes after the end of that one.
+    let answer = within(fetch.send(get(&other.url("/")))).await.unwrap();
+    read(answer.into_body()).await;
+    let answer = within(fetch.send(get(&url))).await.unwrap();
+    assert_eq!(read(answer.into_body()).await, "hi");
+    within(server).await.unwrap();
+    drop(fetch);
+    other.stopped().await;
+}
+
+#[tokio::test]
+async fn unused_connections_are_closed_after_a_while() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert_ne!(stream.read(&mut [0; 1024]).await.unwrap(), 0);
+        stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        stream.read(&mut [0; 1024]).await.unwrap()
+    });
+    let options =
+        FetchOptions { idle_timeout: Duration::from_millis(1), ..FetchOptions::default() };
+    let fetch = Fetch::new(options).unwrap();
+    drop(within(fetch.send(get(&url))).await.unwrap());
+    assert_eq!(within(server).await.unwrap(), 0, "the end");
 }
 
 #[tokio::test]
@@ -200,7 +244,7 @@ async fn connection_lost_before_the_answer_is_not_a_connect_error() {
     let address = listener.local_addr().unwrap();
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 1024]).await.unwrap()
+        stream.read(&mut [0; 1024]).await.unwrap()
     });
     let failed = within(fetch().send(get(&format!("http://{address}/")))).await.unwrap_err();
     assert_eq!(

@@ -21,7 +21,6 @@ use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
@@ -33,6 +32,7 @@ use super::{HttpEndpoint, HttpSession, Post};
 use crate::backend::PendingWork;
 use crate::connection::{lock, now};
 use crate::drive::{Either, race};
+use crate::http::fetch::FetchBody;
 use crate::http::{content_type, is_event_stream};
 use crate::upstream::flood::too_long;
 use crate::upstream::{Transport, Upstream, add};
@@ -115,7 +115,7 @@ impl Upstream {
         endpoint: &HttpEndpoint,
         post: &Post,
         offered: Option<&HttpSession>,
-        response: Response<Incoming>,
+        response: Response<FetchBody>,
     ) -> PendingWork {
         let mut stream = StreamState::new(Reconnect::new(ATTEMPTS));
         let session = offered.unwrap_or(&post.session);
@@ -178,7 +178,7 @@ impl Upstream {
         endpoint: &HttpEndpoint,
         (lane, offered): (Lane, Option<&HttpSession>),
         stream: &mut StreamState,
-        response: Response<Incoming>,
+        response: Response<FetchBody>,
     ) -> StreamEnd {
         let opened = now();
         let mut body = response.into_body();
@@ -238,7 +238,7 @@ impl Upstream {
         endpoint: &HttpEndpoint,
         session: &HttpSession,
         stream: &StreamState,
-    ) -> Result<Option<Response<Incoming>>, StatusCode> {
+    ) -> Result<Option<Response<FetchBody>>, StatusCode> {
         let last = stream.last_event.as_ref();
         let sending = self.send(endpoint, |endpoint| endpoint.get_request(session, last));
         let Ok(response) = sending.await else { return Ok(None) };
@@ -274,10 +274,15 @@ impl HttpEndpoint {
         self.change_listening(|it| it == ListenState::Asking, ListenState::Listening);
     }
 
+    /// Whether it is known if the server lets us listen.
+    pub(super) fn is_settled(&self) -> bool {
+        self.listening.borrow().is_settled()
+    }
+
     /// Waits until the server has let us listen, or has not: what it says before
     /// that, other than as an answer, is lost with many servers.
     pub(super) async fn until_heard(&self) {
-        if self.listening.borrow().is_settled() {
+        if self.is_settled() {
             return;
         }
         let mut listening = self.listening.subscribe();
@@ -352,7 +357,7 @@ impl Upstream {
         let mut stream = StreamState::new(reconnect);
         let last = lock(&endpoint.last_event).take();
         stream.last_event = last.filter(|(number, _)| *number == session.number).map(|last| last.1);
-        let hearing = self.hear(endpoint, &session, &mut stream);
+        let hearing = Box::pin(self.hear(endpoint, &session, &mut stream));
         let listening = race(endpoint.until_after(&session), hearing);
         let Some(Either::Right(end)) = self.stop.until(listening).await else { return };
         *lock(&endpoint.last_event) = stream.last_event.map(|last| (session.number, last));
