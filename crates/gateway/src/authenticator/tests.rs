@@ -16,7 +16,7 @@ fn principal(name: &str, keys: &[&str], servers: Option<&[&str]>) -> Principal {
 
 fn access(principals: Vec<Principal>) -> Access {
     let principals = principals.into_iter().map(Arc::new).collect();
-    Access { principals, anonymous: None }
+    Access { principals, anonymous: None, tokens: None }
 }
 
 fn showing(key: &str) -> HeaderMap {
@@ -57,7 +57,7 @@ fn a_key_that_is_taken_away_opens_nothing_and_its_owner_has_to_leave() {
     let authenticator = Authenticator::new(access(vec![principal("ada", &["a"], None)]), 9);
     let gate = authenticator.gate(Some(Place::All));
     let by_a = gate.authenticate(&showing("a")).unwrap();
-    assert!(by_a.is_current() && gate.keeps("ada"));
+    assert!(by_a.is_current() && gate.keeps(&Who::new("ada")));
     authenticator.replace(access(vec![principal("ada", &["a", "b"], None)]));
     let by_b = gate.authenticate(&showing("b")).unwrap();
     assert_eq!(by_a.identity(), by_b.identity(), "one replaces the other");
@@ -67,10 +67,10 @@ fn a_key_that_is_taken_away_opens_nothing_and_its_owner_has_to_leave() {
     assert!(!by_a.is_current(), "what the old key opened is closed");
     assert!(by_b.is_current(), "and nothing else");
     authenticator.replace(access(vec![principal("ada", &["b"], Some(&["files"]))]));
-    assert!(by_b.is_current() && gate.keeps("ada"));
-    assert!(!authenticator.gate(Some(Place::Server("other".to_owned()))).keeps("ada"));
+    assert!(by_b.is_current() && gate.keeps(&Who::new("ada")));
+    assert!(!authenticator.gate(Some(Place::Server("other".to_owned()))).keeps(&Who::new("ada")));
     authenticator.replace(access(Vec::new()));
-    assert!(!gate.keeps("ada") && authenticator.principal("ada").is_none());
+    assert!(!gate.keeps(&Who::new("ada")) && authenticator.principal("ada").is_none());
     assert!(!by_b.is_current());
     authenticator.replace(access(vec![principal("ada", &["b"], None)]));
     assert!(!by_b.is_current(), "it was taken away meanwhile");
@@ -98,7 +98,7 @@ fn what_is_counted_stays_counted_when_the_rules_change() {
         Authenticator::new(access(vec![ada(1, 1), principal("bob", &["b"], None)]), 3);
     let present = |name: &str| {
         let user = Arc::clone(authenticator.table().users.get(name).unwrap());
-        PresentUser { user, key: None, room: Arc::clone(&authenticator.sessions) }
+        PresentUser { user, key: None, token: None, room: Arc::clone(&authenticator.sessions) }
     };
     let (ada_here, bob_here) = (present("ada"), present("bob"));
     let now = Instant::now();
@@ -143,7 +143,8 @@ fn one_key_leaves_sessions_to_others_unless_the_file_says_how_many_it_has() {
     let authenticator = Authenticator::new(access(vec![ada, bob]), 8);
     let sessions_of = |name: &str| {
         let user = Arc::clone(authenticator.table().users.get(name).unwrap());
-        let present = PresentUser { user, key: None, room: Arc::clone(&authenticator.sessions) };
+        let present =
+            PresentUser { user, key: None, token: None, room: Arc::clone(&authenticator.sessions) };
         let open = (0..9).filter(|_| present.begin_session().is_ok()).count();
         (0..open).for_each(|_| present.end_session());
         open

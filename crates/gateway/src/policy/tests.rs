@@ -29,7 +29,7 @@ fn check(access: &Access, headers: &[(&'static str, &str)], expected: Result<&st
 #[test]
 fn a_key_tells_who_somebody_is() {
     let principals = vec![principal("ada", &["one", "two"]), principal("bob", &["three"])];
-    let mut access = Access { principals, anonymous: None };
+    let mut access = Access { principals, anonymous: None, tokens: None };
     check(&access, &[("x-api-key", "one")], Ok("ada"));
     check(&access, &[("authorization", "Bearer two")], Ok("ada"));
     check(&access, &[("authorization", "bearer  three")], Ok("bob"));

@@ -110,6 +110,9 @@ async fn post(site: &SiteState, who: &Who, parts: Parts, body: impl RequestBody)
     match find_conversation(site, who, headers, &incoming).await {
         Ok(None) => Ok(empty(StatusCode::ACCEPTED)),
         Ok(Some(conversation)) => {
+            if let Some(denied) = site.lacks(who, &conversation.client, &parts, &incoming) {
+                return Ok(denied);
+            }
             conversation.client.reached_by(peer);
             let taken = (incoming, turns, charge);
             Ok(exchange(site, conversation, taken, awaited, (headers, accepted)).await)
@@ -521,6 +524,9 @@ pub(super) async fn post_sse_message(
         return Err(Refusal::SessionOver.into());
     }
     let (incoming, turns) = enter(site, who, text, turns)?;
+    if let Some(denied) = site.lacks(who, &client, &parts, &incoming) {
+        return Ok(denied);
+    }
     let take = |half: &mut ServerHalf| half.handle_incoming(Lane::MAIN, incoming, None);
     client.step_in(turns, Some(&charge), take).1.holding(charge).detach();
     site.after_call(&client);
@@ -630,6 +636,7 @@ impl HttpSessions {
             self.write().by_id.remove(id);
             return Err(Refusal::SessionOver);
         }
+        client.who().renew(who);
         Ok(client)
     }
 
