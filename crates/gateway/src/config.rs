@@ -42,6 +42,7 @@ mod expand;
 mod gateway;
 mod import;
 mod key;
+mod oauth;
 mod reader;
 mod schema;
 mod settings;

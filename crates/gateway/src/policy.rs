@@ -16,7 +16,7 @@ use switchboard_net::connection::ClientConnection;
 use switchboard_proto::refusal::Refusal;
 
 use crate::glob::{NameFilter, fits};
-use crate::token::TokenAccess;
+use crate::token::{IssuerRule, TokenAccess};
 
 /// A user or program with a key, or all clients without one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -147,6 +147,18 @@ impl Access {
         let keys = vec![KeyHash::compute(key)];
         self.principals.push(Arc::new(Principal { name, keys, ..Principal::default() }));
         self.anonymous = None;
+        self
+    }
+
+    /// Also lets in who shows a token of this issuer, and nobody else who shows nothing.
+    /// `public_url` is where clients find us, if that is known.
+    #[must_use]
+    pub fn with_issuer(mut self, rule: IssuerRule, public_url: Option<String>) -> Self {
+        let mut tokens = self.tokens.as_deref().cloned().unwrap_or_default();
+        tokens.issuers.retain(|other| other.issuer != rule.issuer && other.name != rule.name);
+        tokens.issuers.push(rule);
+        tokens.public_url = public_url.or(tokens.public_url);
+        (self.tokens, self.anonymous) = (Some(Arc::new(tokens)), None);
         self
     }
 
