@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Instant;
 
 use http::{HeaderMap, HeaderValue};
-use switchboard_net::access::{Admission, AuthDenial, AuthRequest, Authenticate, Standing, Who};
+use switchboard_net::access::{AuthAnswer, AuthDenial, AuthRequest, Authenticate, Standing, Who};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_proto::refusal::Refusal;
 
@@ -310,10 +310,10 @@ impl Authenticate for EntranceGate {
         Ok(self.enter(user.ok_or_else(|| refused(Denied::UnknownKey))?, key, None))
     }
 
-    fn admit(&self, request: AuthRequest<'_>) -> Admission {
+    fn admit(&self, request: AuthRequest<'_>) -> AuthAnswer {
         let table = self.authenticator.table();
         match &table.access.tokens {
-            None => Admission::Now(self.authenticate(request.headers())),
+            None => AuthAnswer::Now(self.authenticate(request.headers())),
             Some(tokens) => self.admit_with_tokens(&table, tokens, request),
         }
     }

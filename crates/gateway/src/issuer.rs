@@ -35,7 +35,7 @@ const MAX_KNOWN: usize = 8192;
 /// How long the check of a JWT is remembered: a signature costs more than all else of a request.
 const KNOWN_JWT: Duration = Duration::from_mins(5);
 /// How long the answer of an introspection endpoint is.
-const KNOWN_ANSWER: Duration = Duration::from_secs(60);
+const KNOWN_ANSWER: Duration = Duration::from_mins(1);
 /// How long a "no" of an introspection endpoint is.
 const KNOWN_NO: Duration = Duration::from_secs(10);
 /// Keys are read again after this time at the earliest, and at the latest.
@@ -119,7 +119,7 @@ impl KnownToken {
 
 /// A check that is remembered.
 #[derive(Clone)]
-struct Remembered {
+struct RememberedCheck {
     token: Option<Arc<KnownToken>>,
     until: Instant,
 }
@@ -135,7 +135,7 @@ pub(crate) enum TokenCheck {
 pub(crate) struct Issuers {
     fetch: Option<Fetch>,
     states: RwLock<Arc<[Arc<IssuerState>]>>,
-    known: RwLock<Table<TokenHash, Remembered>>,
+    known: RwLock<Table<TokenHash, RememberedCheck>>,
     clock: Clock,
     lost: LostKeys,
 }
@@ -198,7 +198,7 @@ impl Issuers {
         let mut hash = TokenHash::default();
         hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
         if let Some(known) = self.remembered(&hash) {
-            return TokenCheck::Now(known.ok_or(TokenDenial::Invalid));
+            return TokenCheck::Now(known);
         }
         let checked = if token.len() > MAX_TOKEN {
             Err(BadToken::TooLong.into())
@@ -232,13 +232,14 @@ impl Issuers {
         }
     }
 
-    fn remembered(&self, hash: &TokenHash) -> Option<Option<Arc<KnownToken>>> {
+    fn remembered(&self, hash: &TokenHash) -> Option<Result<Arc<KnownToken>, TokenDenial>> {
         let known = read(&self.known);
-        let Remembered { token, until } = known.get(hash)?;
+        let RememberedCheck { token, until } = known.get(hash)?;
         let counts = |it: &Arc<KnownToken>| {
             it.is_signed() && (self.clock)() <= it.facts.expires.saturating_add(LEEWAY)
         };
-        (Instant::now() < *until && token.as_ref().is_none_or(counts)).then(|| token.clone())
+        (Instant::now() < *until && token.as_ref().is_none_or(counts))
+            .then(|| token.clone().ok_or(TokenDenial::Invalid))
     }
 
     fn remember(&self, hash: TokenHash, token: Option<Arc<KnownToken>>, time: Duration) {
@@ -251,7 +252,7 @@ impl Issuers {
             let any = known.keys().next().copied();
             any.map(|any| known.remove(&any));
         }
-        known.insert(hash, Remembered { token, until: now + time });
+        known.insert(hash, RememberedCheck { token, until: now + time });
     }
 
     fn check_jwt(&self, token: &str) -> Result<JwtCheck, TokenFault> {
@@ -445,7 +446,7 @@ impl IssuerState {
         Ok((keys.ok_or(AskError::NotJson { url: uri })?, set.max_age))
     }
 
-    /// An address in the metadata of the issuer (RFC 8414, or OpenID discovery).
+    /// An address in the metadata of the issuer (RFC 8414, or `OpenID` discovery).
     async fn discover(&self, member: &str) -> Result<String, AskError> {
         let issuer = &self.rule.issuer;
         let mut failure = AskError::BadUrl { url: issuer.clone() };

@@ -28,7 +28,7 @@ pub struct TokenAccess {
     /// Where clients find us, without a slash at its end; none if the `Host` header tells.
     pub public_url: Option<String>,
     /// Nothing that this does not grant too.
-    within: Option<Arc<Self>>,
+    pub within: Option<Arc<Self>>,
 }
 
 /// An issuer of access tokens.

@@ -306,7 +306,7 @@ impl Backend for Views {
         if request.method() != method::CALL_TOOL || !self.authenticator.has_scopes() {
             return None;
         }
-        let front = self.find_front(client, None);
+        let front = self.find_front(client, Some(request));
         let (server, tool) = front.tool_called(self.only.as_ref(), request)?;
         self.authenticator.lacking(who, &server, &tool)
     }

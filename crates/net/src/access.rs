@@ -25,7 +25,7 @@
 //! A site asks its [`Authenticate`] about every request but preflights, before it reads
 //! anything of it. [`ApiKey`] is one with a single key; the gateway has one
 //! with many, and with the access tokens of issuers. It answers at once, or with a
-//! future if it must ask an issuer first ([`Admission`]). What a client lacks for one
+//! future if it must ask an issuer first ([`AuthAnswer`]). What a client lacks for one
 //! call is said before a stream opens ([`Authenticate::step_up`]).
 //!
 //! The [`Who`] that it returns stays with the client's connection. Its identity is what
@@ -416,7 +416,7 @@ impl<'r> AuthRequest<'r> {
 }
 
 /// Whether a request may come in, at once or when that is known.
-pub enum Admission {
+pub enum AuthAnswer {
     /// As whom, or why not.
     Now(Result<Who, AuthDenial>),
     /// The same, once somebody else was asked.
@@ -429,8 +429,8 @@ pub trait Authenticate: fmt::Debug + Send + Sync + 'static {
     fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial>;
 
     /// The same for those who look at more than the headers, or cannot say at once.
-    fn admit(&self, request: AuthRequest<'_>) -> Admission {
-        Admission::Now(self.authenticate(request.headers()))
+    fn admit(&self, request: AuthRequest<'_>) -> AuthAnswer {
+        AuthAnswer::Now(self.authenticate(request.headers()))
     }
 
     /// Whether somebody who came in earlier may stay, if what they showed is
@@ -516,8 +516,8 @@ pub(crate) async fn authenticate(
 ) -> Result<Who, AuthDenial> {
     match authenticator.map(|it| it.admit(request)) {
         None => Ok(Who::default()),
-        Some(Admission::Now(admitted)) => admitted,
-        Some(Admission::Later(admitted)) => admitted.await,
+        Some(AuthAnswer::Now(admitted)) => admitted,
+        Some(AuthAnswer::Later(admitted)) => admitted.await,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use tokio::sync::Notify;
+
 use super::*;
 use crate::policy::KeyHash;
 use switchboard_proto::refusal::Refusal;
@@ -150,4 +152,54 @@ fn one_key_leaves_sessions_to_others_unless_the_file_says_how_many_it_has() {
         open
     };
     assert_eq!((sessions_of("ada"), sessions_of("bob")), (6, 8));
+}
+
+// wire: OR-18
+#[tokio::test]
+async fn what_a_token_opened_ends_a_minute_after_the_newest_of_its_user() {
+    let issuer = switchboard_testkit::issuer::Issuer::start().await;
+    let ahead = Arc::new(AtomicU64::new(0));
+    let (shift, real) = (Arc::clone(&ahead), system_clock());
+    let clock: Clock = Arc::new(move || real() + shift.load(Ordering::Relaxed));
+    let rule = crate::token::IssuerRule {
+        name: "corp".to_owned(),
+        issuer: issuer.url.clone(),
+        ..crate::token::IssuerRule::default()
+    };
+    let by_token = Access::default().with_issuer(rule, None);
+    let authenticator = Authenticator::with(by_token, 9, None, clock);
+    let gate = EntranceGate {
+        authenticator: Arc::clone(&authenticator),
+        place: Some(Place::All),
+        paths: Vec::new(),
+    };
+    let enter = async |lasts: u64| {
+        let now = issuer.claims("ada", "x", &serde_json::json!({}))["iat"].as_u64().unwrap();
+        let token = issuer.token("ada", "x", &serde_json::json!({"exp": now + lasts}));
+        let known = match authenticator.issuers.check(&token) {
+            crate::issuer::TokenCheck::Now(known) => known,
+            crate::issuer::TokenCheck::Later(check) => check.run().await,
+        };
+        let known = known.unwrap();
+        let user = authenticator.token_user(&known).unwrap();
+        gate.enter(&user.user, None, Some(known))
+    };
+    let first = enter(100).await;
+    assert!(first.is_current() && gate.keeps(&first) && first.name() == "corp/ada");
+    ahead.store(100 + 70, Ordering::Relaxed);
+    assert!(!first.is_current());
+    ahead.store(0, Ordering::Relaxed);
+    let second = enter(500).await;
+    ahead.store(100 + 70, Ordering::Relaxed);
+    assert!(first.is_current() && second.is_current(), "the newest counts");
+    assert_eq!(first.identity(), second.identity());
+    ahead.store(500 + 70, Ordering::Relaxed);
+    let told = Arc::new(Notify::new());
+    let hear = Arc::clone(&told);
+    let _hearing = authenticator.on_replace(move || hear.notify_one());
+    lock(&authenticator.token_users_of("corp/ada").unwrap().meter).enter(Instant::now()).unwrap();
+    authenticator.sweep_token_users();
+    told.notified().await;
+    assert!(authenticator.token_users_of("corp/ada").is_none(), "nothing is kept of them");
+    assert!(!first.is_current());
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use serde_json::json;
-use switchboard_net::access::{Admission, AuthDenial, AuthRequest, Authenticate as _, Who};
+use switchboard_net::access::{AuthAnswer, AuthDenial, AuthRequest, Authenticate as _, Who};
 use switchboard_net::auth::jws::looks_like_jwt;
 use switchboard_proto::auth::claims::is_audience;
 
@@ -92,31 +92,31 @@ impl EntranceGate {
         table: &Arc<KeyTable>,
         tokens: &Arc<TokenAccess>,
         request: AuthRequest<'_>,
-    ) -> Admission {
+    ) -> AuthAnswer {
         let is_key = |shown: &str| table.access.has_key(shown.as_bytes());
         let token = match Shown::read(request.headers(), is_key) {
             Shown::Token(token) => token,
-            Shown::Key => return Admission::Now(self.admit_key(table, tokens, request)),
+            Shown::Key => return AuthAnswer::Now(self.admit_key(table, tokens, request)),
             Shown::Unclear(why) => {
                 let challenge = self.challenge(tokens, request, Some("invalid_request"), None);
-                return Admission::Now(Err(AuthDenial::unclear(challenge, why)));
+                return AuthAnswer::Now(Err(AuthDenial::unclear(challenge, why)));
             }
         };
         let base = base(tokens, request);
         match self.authenticator.issuers.check(token) {
             TokenCheck::Now(Ok(known)) => {
-                Admission::Now(self.admit_token(&known, tokens, base.as_deref(), || {
+                AuthAnswer::Now(self.admit_token(&known, tokens, base.as_deref(), || {
                     Denials::new(self, tokens, request)
                 }))
             }
             TokenCheck::Now(Err(denial)) => {
-                Admission::Now(Err(Denials::new(self, tokens, request).of(denial)))
+                AuthAnswer::Now(Err(Denials::new(self, tokens, request).of(denial)))
             }
             TokenCheck::Later(check) => {
                 let denials = Denials::new(self, tokens, request);
                 let (gate, tokens) = (self.clone(), Arc::clone(tokens));
                 let base = base.map(Cow::into_owned);
-                Admission::Later(Box::pin(async move {
+                AuthAnswer::Later(Box::pin(async move {
                     match check.run().await {
                         Ok(known) => gate.admit_token(&known, &tokens, base.as_deref(), || denials),
                         Err(denial) => Err(denials.of(denial)),

@@ -140,6 +140,12 @@ impl Authenticator {
         Some(found)
     }
 
+    /// A user with tokens.
+    #[cfg(test)]
+    pub(super) fn token_users_of(&self, name: &str) -> Option<Arc<Usage>> {
+        read(&self.token_users.users).get(name).cloned()
+    }
+
     /// Ends what belongs to users whose tokens are over, from here on (OR-18).
     pub(super) fn sweep_token_users(self: &Arc<Self>) {
         let mut sweeping = lock(&self.token_users.sweeping);

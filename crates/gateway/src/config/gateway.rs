@@ -229,7 +229,7 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
         }
     }),
     key(&["oauth"], OAUTH, "Access tokens that let clients in, beside keys.", |it, reader, at| {
-        it.oauth = Some(oauth::read(reader, at))
+        it.oauth = Some(oauth::read(reader, at));
     }),
     key(&["port"], PORT_NUMBER, "The port to listen on; 0 picks a free one.", |it, reader, at| {
         it.listen.port = port(reader, at);

@@ -87,7 +87,7 @@ pub(super) const ISSUER_KEYS: &[FileKey<ReadInto<IssuerRule>>] = &[
         it.issuer = url(reader, at).unwrap_or_default();
     }),
     key(&["jwksUri"], URL, "Where its keys are, if its metadata do not tell.", |it, reader, at| {
-        it.jwks_uri = url(reader, at)
+        it.jwks_uri = url(reader, at);
     }),
     key(
         &["requireAtJwt"],
@@ -114,7 +114,7 @@ pub(super) const INTROSPECT_KEYS: &[FileKey<ReadInto<Introspection>>] = &[
 /// The keys of a scope that are not those of a grant.
 pub(super) const SCOPE_KEYS: &[FileKey<ReadInto<ScopeRule>>] =
     &[key(&["implies"], WORDS, "Scopes that it contains.", |it, reader, at| {
-        it.implies = reader.words(at).unwrap_or_default()
+        it.implies = reader.words(at).unwrap_or_default();
     })];
 
 /// The keys of a principal that say what may be used.

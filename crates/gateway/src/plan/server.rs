@@ -213,7 +213,7 @@ impl Secret {
         let introspect = tokens.flat_map(|tokens| tokens.issuers.iter());
         let introspect = introspect
             .filter_map(|rule| rule.introspect.as_ref())
-            .map(|it| Secret { name: "clientSecret".to_owned(), value: it.client_secret.clone() });
+            .map(|it| Self { name: "clientSecret".to_owned(), value: it.client_secret.clone() });
         let mut secrets: Vec<_> = servers.flat_map(ServerPlan::secrets).chain(introspect).collect();
         secrets.sort_by_key(|it| (std::cmp::Reverse(it.value.len()), it.value.clone()));
         secrets.dedup_by(|one, other| one.value == other.value);

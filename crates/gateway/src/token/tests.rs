@@ -1,3 +1,5 @@
+//! What scopes, claims and issuers grant together.
+
 use serde_json::json;
 
 use super::*;

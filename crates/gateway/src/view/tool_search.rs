@@ -69,7 +69,7 @@ impl Front {
             let meant = unwrapped(request).filter(|_| request.name().as_deref() == Some(CALL))?;
             catalog.tool(&meant.name()?)
         })?;
-        Some((owned.server.clone(), owned.name.to_string()))
+        Some((owned.server.clone(), owned.name.clone()))
     }
 
     /// The two tools, as they are listed.

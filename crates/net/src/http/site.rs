@@ -20,7 +20,6 @@ use std::time::{Duration, SystemTime};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use switchboard_proto::exchange::Carrier;
-use switchboard_proto::jsonrpc::{Incoming, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
@@ -442,26 +441,6 @@ impl SiteState {
         let authenticator = self.options.authenticator.as_ref();
         let stays = authenticator.is_none_or(|it| it.keeps(who));
         if stays && who.is_current() { Ok(()) } else { Err(Refusal::KeyRemoved) }
-    }
-
-    /// What a client is told that lacks a scope for what it sends: before anything else is
-    /// done about it, so that no stream is open (AUTH-35).
-    pub(super) fn lacks(
-        &self,
-        who: &Who,
-        client: &Arc<ClientConnection>,
-        parts: &Parts,
-        incoming: &Incoming,
-    ) -> Option<Response<Body>> {
-        let authenticator = self.options.authenticator.as_ref()?;
-        let lacks = |message: &Message| self.backend.lacks(who, client, message);
-        let scope = match incoming {
-            Incoming::One(message) => lacks(message)?,
-            Incoming::Batch(all) => all.iter().flatten().find_map(lacks)?,
-        };
-        let rules = self.rules();
-        let request = AuthRequest::new(parts, &rules.guard);
-        Some(authenticator.step_up(request, &scope).response())
     }
 
     /// A call that came while calls were given up, or while its key was removed, is

@@ -1,3 +1,5 @@
+//! Signed tokens of real keys, and those that attackers would send.
+
 use super::*;
 
 /// Private keys that were made for these tests, and open nothing.
