@@ -17,7 +17,10 @@ use serde_json::json;
 use switchboard_gateway::authenticator::{Authenticator, Hearing};
 use switchboard_gateway::gateway::{Offered, Place};
 use switchboard_gateway::plan::{GatewayBounds, PlanChanges};
+use switchboard_gateway::policy::{Access, Principal};
+use switchboard_gateway::token::IssuerRule;
 use switchboard_net::access::{ApiKey, Guard, Regex};
+use switchboard_net::auth::bounded;
 use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::Call;
 use switchboard_net::connection::ClientConnection;
@@ -35,11 +38,11 @@ use switchboard_proto::refusal::Refusal;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use crate::args::{ServeArgs, ServedTransport, WebArgs};
-use crate::exit::{CommandError, CommandResult};
+use crate::args::{NetworkArgs, ServeArgs, ServedTransport, WebArgs};
+use crate::exit::{CommandError, CommandResult, wrong};
 use crate::header;
 use crate::signal::StopSignal;
-use crate::target::variable;
+use crate::target::{self, variable};
 
 async fn bind(host: &str, port: u16) -> CommandResult<(TcpListener, SocketAddr)> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -158,7 +161,8 @@ pub(crate) async fn serve(
         return Ok(stdio::serve_on(stdio::ours(), grace, backend, shared, limits, asked).await?);
     };
     let places: Vec<_> = offers.iter().map(|offered| offered.place.clone()).collect();
-    let around = Around { pages: pages(web, places), ..Around::default() };
+    let authenticator = token_authenticator(web)?;
+    let around = Around { pages: pages(web, places), authenticator, ..Around::default() };
     let (at, mut sites) = Web::bind(around, limits, port, args, web).await?;
     sites.show(offers);
     if web.end_with_stdin {
@@ -166,6 +170,41 @@ pub(crate) async fn serve(
     }
     at.serve(stop).await;
     Ok(())
+}
+
+/// Who lets clients in by access token, and by `--api-key` too, if that is wanted.
+fn token_authenticator(web: &WebArgs) -> CommandResult<Option<Arc<Authenticator>>> {
+    let Some(issuer) = &web.oauth_issuer else { return Ok(None) };
+    let mut access = Access::default();
+    if let Some(key) = web.api_key.as_deref() {
+        access = access.with_key("key", header::filled(key)?.as_bytes());
+    }
+    let access = with_issuer(access, issuer, &web.oauth_audience, web.public_url.as_deref())?;
+    let fetch = target::fetch(None, &NetworkArgs::default())?;
+    Ok(Some(Authenticator::fetching(access, LIGHT_SESSIONS, fetch)))
+}
+
+/// Also lets in whoever has a token of this issuer, to everything.
+pub(crate) fn with_issuer(
+    access: Access,
+    issuer: &str,
+    audiences: &[String],
+    public_url: Option<&str>,
+) -> CommandResult<Access> {
+    let is_safe = |text: &str| text.parse().is_ok_and(|url| bounded::is_safe_url(&url));
+    if !is_safe(issuer) {
+        let what = format!("--oauth-issuer {issuer} is no https URL");
+        return wrong(what, "give the identifier of the authorization server: iss of its tokens");
+    }
+    let rule = IssuerRule {
+        name: "oauth".to_owned(),
+        issuer: issuer.to_owned(),
+        audiences: audiences.to_vec(),
+        grant: Some(Principal::default()),
+        ..IssuerRule::default()
+    };
+    let public_url = public_url.map(|url| url.trim_end_matches('/').to_owned());
+    Ok(access.with_issuer(rule, public_url))
 }
 
 /// What is around that which is served.
@@ -244,14 +283,17 @@ impl ServedSites {
             Place::Server(name) => format!("/servers/{}", escaped(name)),
             Place::Group(name) => format!("/groups/{}", escaped(name)),
         };
-        if let Some(authenticator) = &self.authenticator {
-            options.authenticator = Some(authenticator.gate(Some(place)));
-        }
         let SiteOptions { path, sse_path, message_path, ws_path, .. } = &mut options;
         for path in [path, sse_path, message_path, ws_path] {
             if !path.is_empty() {
                 path.insert_str(0, &prefix);
             }
+        }
+        if let Some(authenticator) = &self.authenticator {
+            let SiteOptions { path, sse_path, ws_path, .. } = &options;
+            let paths = [path, sse_path, ws_path].into_iter().filter(|path| !path.is_empty());
+            let paths = paths.cloned().collect();
+            options.authenticator = Some(authenticator.gate_at(Some(place), paths));
         }
         Site::new(backend, options)
     }

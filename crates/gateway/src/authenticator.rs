@@ -13,7 +13,10 @@
 //! A name whose keys are all replaced at once is another user, who inherits
 //! nothing. While old and new keys are in the file together they are one user, and what
 //! was opened with a key ends when that key is removed.
+//!
+//! Users with access tokens are not in the plan. [`token_user`] has them while they are here.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,12 +24,19 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Instant;
 
 use http::{HeaderMap, HeaderValue};
-use switchboard_net::access::{AuthDenial, Authenticate, Standing, Who};
+use switchboard_net::access::{AuthAnswer, AuthDenial, AuthRequest, Authenticate, Standing, Who};
+use switchboard_net::http::fetch::Fetch;
 use switchboard_proto::refusal::Refusal;
 
 use crate::gateway::Place;
+use crate::issuer::{Clock, Issuers, KnownToken, system_clock};
 use crate::policy::{Access, Denied, Grant, KeyHash, Meter, Principal};
 use crate::{lock, read, write};
+
+pub(crate) use token_user::TokenUser;
+
+mod token_gate;
+mod token_user;
 
 /// Where everything is that a gateway serves.
 const ENDPOINT: &str = "/mcp";
@@ -38,6 +48,9 @@ pub struct Authenticator {
     sessions: Arc<SessionRoom>,
     /// Those who act when somebody must leave or sees something else.
     hear: Mutex<Vec<Weak<OnReplace>>>,
+    /// Who checks access tokens.
+    issuers: Arc<Issuers>,
+    token_users: token_user::TokenUsers,
 }
 
 type OnReplace = dyn Fn() + Send + Sync;
@@ -49,15 +62,23 @@ pub struct Hearing(#[expect(dead_code, reason = "it is kept, not read")] Arc<OnR
 /// Everybody that may come in, by what they show and by name.
 #[derive(Default)]
 struct KeyTable {
+    /// Counts the tables.
+    edition: u64,
     access: Access,
     users: HashMap<Arc<str>, Arc<Usage>>,
 }
 
 /// The sessions of all users together.
-#[derive(Debug)]
 struct SessionRoom {
     taken: AtomicUsize,
     most: AtomicUsize,
+    clock: Clock,
+}
+
+impl fmt::Debug for SessionRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionRoom").field("taken", &self.taken).finish_non_exhaustive()
+    }
 }
 
 /// Takes one more of something, if there are not so many yet.
@@ -73,10 +94,28 @@ impl Authenticator {
 
     /// Lets in whom `access` names, with at most so many sessions of all together.
     pub fn new(access: Access, max_sessions: usize) -> Arc<Self> {
-        let most = AtomicUsize::new(max_sessions);
-        let sessions = Arc::new(SessionRoom { taken: AtomicUsize::new(0), most });
+        Self::with(access, max_sessions, None, system_clock())
+    }
+
+    /// The same, reading the keys of issuers by `fetch`. Must be called within a tokio
+    /// runtime if tokens are accepted.
+    pub fn fetching(access: Access, max_sessions: usize, fetch: Fetch) -> Arc<Self> {
+        Self::with(access, max_sessions, Some(fetch), system_clock())
+    }
+
+    pub(crate) fn with(
+        access: Access,
+        max_sessions: usize,
+        fetch: Option<Fetch>,
+        clock: Clock,
+    ) -> Arc<Self> {
+        let (taken, most) = (AtomicUsize::new(0), AtomicUsize::new(max_sessions));
+        let sessions = Arc::new(SessionRoom { taken, most, clock: Arc::clone(&clock) });
+        let token_users = token_user::TokenUsers::default();
+        let issuers = Issuers::new(fetch, clock, &token_users.earlier);
+        issuers.follow(access.tokens.as_deref());
         let table = RwLock::new(Arc::new(KeyTable::default().next(access)));
-        Arc::new(Self { table, sessions, hear: Mutex::default() })
+        Arc::new(Self { table, sessions, hear: Mutex::default(), issuers, token_users })
     }
 
     /// Lets in whom `access` names, from here on. When this returns, a key that is
@@ -84,7 +123,14 @@ impl Authenticator {
     pub fn replace(&self, access: Access) {
         let mut table = write(&self.table);
         *table = Arc::new(table.next(access));
+        let now = Arc::clone(&table);
         drop(table);
+        self.issuers.follow(now.access.tokens.as_deref());
+        self.token_users.follow(now.access.tokens.as_deref());
+        self.tell_replaced();
+    }
+
+    fn tell_replaced(&self) {
         let hear: Vec<_> = lock(&self.hear).iter().filter_map(Weak::upgrade).collect();
         for hear in hear {
             hear();
@@ -117,14 +163,40 @@ impl Authenticator {
         self.sessions.taken.load(Ordering::Relaxed)
     }
 
-    /// The principal of this name, if they may come in.
+    /// Who somebody is that was let in, with what they may use at present.
+    pub(crate) fn principal_of(&self, who: &Who) -> Option<Arc<Principal>> {
+        match who.standing::<PresentUser>().and_then(PresentUser::token) {
+            Some(token) => Some(self.token_user(&token)?.principal),
+            None => self.principal(who.name()),
+        }
+    }
+
+    /// Whether scopes of tokens decide on anything.
+    pub(crate) fn has_scopes(&self) -> bool {
+        let table = read(&self.table);
+        table.access.tokens.as_ref().is_some_and(|tokens| !tokens.scopes.is_empty())
+    }
+
+    /// The scopes that somebody needs for a tool and does not have, if more scopes would do.
+    pub(crate) fn lacking(&self, who: &Who, server: &str, tool: &str) -> Option<String> {
+        let token = who.standing::<PresentUser>().and_then(PresentUser::token)?;
+        let has = |grant: &Grant| grant.has_server(server) && grant.has_tool(server, tool);
+        if has(&self.token_user(&token)?.principal.grant) {
+            return None;
+        }
+        self.table().access.tokens.as_ref()?.lacking(&token.facts, has)
+    }
+
+    /// The principal of this name, if they have a key and may come in.
     pub fn principal(&self, name: &str) -> Option<Arc<Principal>> {
         self.table().users.get(name).map(|user| user.principal())
     }
 
     /// Every grant that somebody has.
     pub(crate) fn grants(&self) -> Vec<Grant> {
-        self.table().users.values().map(|user| user.principal().grant.clone()).collect()
+        let table = self.table();
+        let keys = table.users.values().map(|user| user.principal().grant.clone());
+        keys.chain(self.token_users.grants()).collect()
     }
 
     /// How many sessions and calls each has open, by name.
@@ -142,7 +214,16 @@ impl Authenticator {
 
     /// The gate of a place, for a site; none is that of the pages, which tell of all servers.
     pub fn gate(self: &Arc<Self>, place: Option<Place>) -> Arc<dyn Authenticate> {
-        Arc::new(EntranceGate { authenticator: Arc::clone(self), place })
+        self.gate_at(place, Vec::new())
+    }
+
+    /// The same for a place with these paths, for which access tokens may be issued.
+    pub fn gate_at(
+        self: &Arc<Self>,
+        place: Option<Place>,
+        paths: Vec<String>,
+    ) -> Arc<dyn Authenticate> {
+        Arc::new(EntranceGate { authenticator: Arc::clone(self), place, paths })
     }
 
     fn table(&self) -> Arc<KeyTable> {
@@ -166,25 +247,54 @@ impl KeyTable {
         for user in self.users.values().filter(|user| !stays(user)) {
             user.is_gone.store(true, Ordering::SeqCst);
         }
-        next.access = access;
+        (next.access, next.edition) = (access, self.edition + 1);
         next
     }
 }
 
 /// Admits clients at one entrance.
+#[derive(Clone)]
 struct EntranceGate {
     authenticator: Arc<Authenticator>,
     place: Option<Place>,
+    /// Where the place is.
+    paths: Vec<String>,
 }
 
 impl EntranceGate {
     /// The pages are for those from whom nothing is kept.
-    fn lets(&self, who: &Principal) -> bool {
+    fn lets(&self, grant: &Grant) -> bool {
         match &self.place {
-            None => who.grant.is_open(),
+            None => grant.is_open(),
             Some(Place::All) => true,
-            Some(Place::Group(name)) => who.grant.has_group(name),
-            Some(Place::Server(name)) => who.grant.has_server(name),
+            Some(Place::Group(name)) => grant.has_group(name),
+            Some(Place::Server(name)) => grant.has_server(name),
+        }
+    }
+
+    /// What somebody is told whom this place is not for.
+    fn not_for_them(&self) -> AuthDenial {
+        match &self.place {
+            None => AuthDenial::forbidden("this page is for keys that may use every server"),
+            // Whoever may not use a server or a group is not to know that it is there.
+            Some(_) => AuthDenial::nothing_here(ENDPOINT),
+        }
+    }
+
+    /// A user who is let in by this.
+    fn enter(
+        &self,
+        user: &Arc<Usage>,
+        key: Option<KeyHash>,
+        token: Option<Arc<KnownToken>>,
+    ) -> Who {
+        let room = Arc::clone(&self.authenticator.sessions);
+        let (user, token) = (Arc::clone(user), token.map(RwLock::new));
+        let (name, identity) = (Arc::clone(&user.name), user.identity.clone());
+        let who = Who::with(name, Arc::new(PresentUser { user, key, token, room }));
+        match identity {
+            Some(identity) => who.marked(identity),
+            None => who,
         }
     }
 }
@@ -193,27 +303,33 @@ impl Authenticate for EntranceGate {
     fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial> {
         let table = self.authenticator.table();
         let (principal, key) = table.access.identify(headers).map_err(refused)?;
-        if !self.lets(&principal) {
-            // Whoever may not use a server or a group is not to know that it is there.
-            return Err(match &self.place {
-                None => AuthDenial::forbidden("this page is for keys that may use every server"),
-                Some(_) => AuthDenial::nothing_here(ENDPOINT),
-            });
+        if !self.lets(&principal.grant) {
+            return Err(self.not_for_them());
         }
         let user = table.users.get(principal.name.as_str());
-        let user = user.ok_or_else(|| refused(Denied::UnknownKey))?;
-        let room = Arc::clone(&self.authenticator.sessions);
-        let present = PresentUser { user: Arc::clone(user), key, room };
-        let who = Who::with(Arc::clone(&user.name), Arc::new(present));
-        Ok(match &user.identity {
-            Some(identity) => who.marked(Arc::clone(identity)),
-            None => who,
-        })
+        Ok(self.enter(user.ok_or_else(|| refused(Denied::UnknownKey))?, key, None))
     }
 
-    fn keeps(&self, name: &str) -> bool {
+    fn admit(&self, request: AuthRequest<'_>) -> AuthAnswer {
         let table = self.authenticator.table();
-        table.users.get(name).is_some_and(|user| self.lets(&user.principal()))
+        match &table.access.tokens {
+            None => AuthAnswer::Now(self.authenticate(request.headers())),
+            Some(tokens) => self.admit_with_tokens(&table, tokens, request),
+        }
+    }
+
+    fn keeps(&self, who: &Who) -> bool {
+        let principal = self.authenticator.principal_of(who);
+        principal.is_some_and(|principal| self.lets(&principal.grant))
+    }
+
+    fn step_up(&self, request: AuthRequest<'_>, scope: &str) -> AuthDenial {
+        self.insufficient(&self.authenticator.table(), request, scope)
+    }
+
+    fn page(&self, request: AuthRequest<'_>) -> Option<String> {
+        let table = self.authenticator.table();
+        token_gate::metadata(table.access.tokens.as_deref()?, request)
     }
 }
 
@@ -235,7 +351,7 @@ static USERS: AtomicU64 = AtomicU64::new(1);
 
 /// What is known of a principal while the gateway runs.
 #[derive(Debug)]
-struct Usage {
+pub(crate) struct Usage {
     name: Arc<str>,
     /// What is theirs belongs to this; none for whoever shows no key.
     identity: Option<Arc<str>>,
@@ -244,15 +360,22 @@ struct Usage {
     principal: RwLock<Arc<Principal>>,
     meter: Mutex<Meter>,
     sessions: AtomicUsize,
+    /// For those with tokens: until when the newest counts, in seconds of Unix time.
+    until: AtomicU64,
 }
 
 impl Usage {
     fn new(principal: &Arc<Principal>) -> Self {
         let name = principal.name.as_str();
         let number = USERS.fetch_add(1, Ordering::Relaxed);
+        Self::called(principal, (!name.is_empty()).then(|| format!("{name}\0{number}").into()))
+    }
+
+    fn called(principal: &Arc<Principal>, identity: Option<Arc<str>>) -> Self {
         Self {
-            name: name.into(),
-            identity: (!name.is_empty()).then(|| format!("{name}\0{number}").into()),
+            name: principal.name.as_str().into(),
+            identity,
+            until: AtomicU64::new(0),
             is_gone: AtomicBool::new(false),
             principal: RwLock::new(Arc::clone(principal)),
             meter: Mutex::new(Meter::new(principal.rate, principal.calls)),
@@ -284,7 +407,15 @@ struct PresentUser {
     user: Arc<Usage>,
     /// What they showed.
     key: Option<KeyHash>,
+    /// Or the token that they showed last.
+    token: Option<RwLock<Arc<KnownToken>>>,
     room: Arc<SessionRoom>,
+}
+
+impl PresentUser {
+    fn token(&self) -> Option<Arc<KnownToken>> {
+        self.token.as_ref().map(|token| Arc::clone(&read(token)))
+    }
 }
 
 impl Standing for PresentUser {
@@ -321,8 +452,25 @@ impl Standing for PresentUser {
     }
 
     fn is_current(&self) -> bool {
+        if let Some(token) = &self.token {
+            let until = self.user.until.load(Ordering::Relaxed);
+            return self.is_known() && read(token).is_signed() && (self.room.clock)() <= until;
+        }
         let has = |key: &KeyHash| self.user.principal().keys.contains(key);
         self.is_known() && self.key.as_ref().is_none_or(has)
+    }
+
+    fn renew(&self, newer: &dyn Standing) {
+        let newer = newer.as_any().and_then(|newer| newer.downcast_ref::<Self>());
+        if let (Some(token), Some(newer)) = (&self.token, newer.and_then(Self::token))
+            && !Arc::ptr_eq(&read(token), &newer)
+        {
+            *write(token) = newer;
+        }
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 
     fn is_known(&self) -> bool {

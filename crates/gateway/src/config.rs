@@ -47,6 +47,7 @@ mod oauth;
 mod reader;
 mod schema;
 mod settings;
+mod token_access;
 mod tree;
 
 /// Bytes that a file may have. Some clients keep their whole history in the

@@ -27,6 +27,7 @@ use switchboard_net::backend::Backend as _;
 use switchboard_net::bridge::Bridge;
 use switchboard_net::client::{ClientOptions, Declined};
 use switchboard_net::connection::ClientConnection;
+use switchboard_net::http::fetch::Fetch;
 use switchboard_net::roster::{
     AddError, Cache, ListKind, Roster, RosterOptions, ServerPhase, ServerState,
 };
@@ -100,6 +101,8 @@ pub struct FleetOptions {
     pub probe: Option<Duration>,
     /// How many people are remembered, and for how long.
     pub people: PersonBounds,
+    /// By what the keys of issuers are read; one of its own if it is not said.
+    pub fetch: Option<Fetch>,
 }
 
 impl Fleet {

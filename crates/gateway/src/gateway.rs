@@ -71,8 +71,13 @@ impl Gateway {
         options: FleetOptions,
         server: impl Fn(&ServerPlan) -> ServerTarget + Send + Sync + 'static,
     ) -> Result<Arc<Self>, AddError> {
+        let fetch = options.fetch.clone();
         let fleet = Fleet::start(&plan, options, server)?;
-        let authenticator = Authenticator::new(plan.access.clone(), sessions(&plan));
+        let (access, most) = (plan.access.clone(), sessions(&plan));
+        let authenticator = match fetch {
+            Some(fetch) => Authenticator::fetching(access, most, fetch),
+            None => Authenticator::new(access, most),
+        };
         let all = Views::new(&fleet, fleet.names(), None, &authenticator);
         let mut state = ServedPaths::default();
         state.follow(&fleet, &authenticator, &plan);

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use switchboard_proto::pattern::fits;
 
 use crate::config::{
-    Anonymous, Config, GatewaySection, Granted, Placed, Problem, ReadError, Surroundings, Weight,
-    nearest,
+    Anonymous, Config, GatewaySection, Granted, Placed, Problem, ReadError, SourceLocation,
+    Surroundings, Weight, nearest,
 };
-use crate::policy::{Access, Principal};
+use crate::policy::{Access, Grant, Principal};
+use crate::token::IssuerRule;
 
 pub use crate::config::{Edit, GatewayBounds, Listen, ToolSearch};
 pub use crate::credential::{Credentials, may_pass};
@@ -89,6 +90,7 @@ impl Plan {
             });
         }
         plan.add_principals(&gateways);
+        problems.extend(plan.add_tokens(files));
         (plan, problems)
     }
 
@@ -116,10 +118,45 @@ impl Plan {
             Some(Anonymous::Granted(principal)) => Some(Arc::clone(principal)),
             Some(_) => None,
             // A file with keys means that clients must show one.
-            None => principals.is_empty().then(Arc::default),
+            None => {
+                let has_tokens = gateways.iter().any(|gateway| gateway.oauth.is_some());
+                (principals.is_empty() && !has_tokens).then(Arc::default)
+            }
         };
         self.access.anonymous = anonymous.map(|anonymous| Arc::new(self.granted(&anonymous)));
         self.access.principals = principals;
+    }
+
+    /// Whose tokens are accepted, by the first file that says so; what is wrong with it.
+    fn add_tokens(&mut self, files: &[Config]) -> Option<Problem> {
+        let gateways = || files.iter().map(|file| &file.gateway);
+        let mut tokens = gateways().find_map(|gateway| gateway.oauth.clone())?;
+        tokens.public_url = gateways().find_map(|gateway| gateway.public_url.clone());
+        let granted = |grant: &mut Grant| {
+            let principal = Principal { grant: std::mem::take(grant), ..Principal::default() };
+            *grant = self.granted(&principal).grant;
+        };
+        for rule in &mut tokens.issuers {
+            rule.grant.iter_mut().for_each(|it| granted(&mut it.grant));
+            rule.claims.values_mut().flat_map(BTreeMap::values_mut).for_each(granted);
+        }
+        tokens.scopes.values_mut().for_each(|scope| granted(&mut scope.grant));
+        // The names of users begin like this.
+        let is_taken = |name: &str| {
+            let rest =
+                |rule: &IssuerRule| name.strip_prefix(&*rule.name).map(|it| it.starts_with('/'));
+            tokens.issuers.iter().any(|rule| rest(rule) == Some(true))
+        };
+        let taken = self.access.principals.iter().find(|it| is_taken(&it.name));
+        let problem = taken.map(|taken| {
+            let file = files.first().map(|file| file.file.as_path().into());
+            let file = file.unwrap_or_else(|| Path::new("").into());
+            let place = SourceLocation { file, line: 1, column: 1 };
+            let what = format!("key {:?} is named like a user of an issuer", taken.name);
+            Problem::error(&place, what, "give the key or the issuer another name")
+        });
+        self.access.tokens = (!tokens.issuers.is_empty()).then(|| Arc::new(tokens));
+        problem
     }
 
     /// The same principal, with the servers of its groups looked up.

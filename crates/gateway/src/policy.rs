@@ -17,6 +17,7 @@ use switchboard_proto::pattern::fits;
 use switchboard_proto::refusal::Refusal;
 
 use crate::glob::NameFilter;
+use crate::token::{IssuerRule, TokenAccess};
 
 /// A user or program with a key, or all clients without one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -45,12 +46,14 @@ pub struct Access {
     pub principals: Vec<Arc<Principal>>,
     /// Clients without a key; none if a key is required.
     pub anonymous: Option<Arc<Principal>>,
+    /// Those with access tokens, if tokens of some issuer are accepted.
+    pub tokens: Option<Arc<TokenAccess>>,
 }
 
 impl Default for Access {
     /// Everybody may do everything: for a gateway that only this machine reaches.
     fn default() -> Self {
-        Self { principals: Vec::new(), anonymous: Some(Arc::default()) }
+        Self { principals: Vec::new(), anonymous: Some(Arc::default()), tokens: None }
     }
 }
 
@@ -85,6 +88,11 @@ impl Access {
         Ok((self.anonymous.clone().ok_or(Denied::NoKey)?, None))
     }
 
+    /// Whether this is a key of somebody.
+    pub(crate) fn has_key(&self, shown: &[u8]) -> bool {
+        self.by_key(&KeyHash::compute(shown)).is_some()
+    }
+
     /// Looks at every key, so that the time it takes does not tell whose is near.
     fn by_key(&self, shown: &KeyHash) -> Option<Arc<Principal>> {
         let keys = self.principals.iter().flat_map(|it| it.keys.iter().map(move |key| (it, key)));
@@ -111,9 +119,11 @@ impl Access {
             Some(both(principal, same))
         });
         let anonymous = self.anonymous.as_ref().zip(other.anonymous.as_ref());
+        let tokens = self.tokens.as_ref().zip(other.tokens.as_ref());
         Self {
             principals: known.collect(),
             anonymous: anonymous.map(|(one, other)| both(one, other)),
+            tokens: tokens.map(|(one, other)| Arc::new(one.within(other))),
         }
     }
 
@@ -141,6 +151,18 @@ impl Access {
         self
     }
 
+    /// Also lets in who shows a token of this issuer, and nobody else who shows nothing.
+    /// `public_url` is where clients find us, if that is known.
+    #[must_use]
+    pub fn with_issuer(mut self, rule: IssuerRule, public_url: Option<String>) -> Self {
+        let mut tokens = self.tokens.as_deref().cloned().unwrap_or_default();
+        tokens.issuers.retain(|other| other.issuer != rule.issuer && other.name != rule.name);
+        tokens.issuers.push(rule);
+        tokens.public_url = public_url.or(tokens.public_url);
+        (self.tokens, self.anonymous) = (Some(Arc::new(tokens)), None);
+        self
+    }
+
     /// Whether anybody may come in without showing who they are.
     pub fn is_open(&self) -> bool {
         self.anonymous.is_some()
@@ -158,8 +180,12 @@ pub struct Grant {
     pub members: Vec<String>,
     /// These tools, as `<server>__<tool>`.
     pub tools: NameFilter,
+    /// What one of these grants, in place of all above.
+    pub any: Option<Vec<Self>>,
     /// Nothing that this does not grant too.
     pub within: Option<Box<Self>>,
+    /// Tools that this grants are listed too; their use takes another scope.
+    pub listed: Option<Box<Self>>,
 }
 
 impl Grant {
@@ -175,17 +201,33 @@ impl Grant {
         if self == other {
             return self.clone();
         }
-        Self { within: Some(Box::new(other.clone())), ..self.clone() }
+        let outer = match &self.within {
+            Some(own) => own.within(other),
+            None => other.clone(),
+        };
+        Self { within: Some(Box::new(outer)), ..self.clone() }
+    }
+
+    /// What one of these grants.
+    #[must_use]
+    pub fn any_of(mut grants: Vec<Self>) -> Self {
+        match grants.len() {
+            0 => Self::nothing(),
+            1 => grants.remove(0),
+            _ => Self { any: Some(grants), ..Self::default() },
+        }
     }
 
     /// Whether nothing is kept from them.
     pub fn is_open(&self) -> bool {
-        self.servers.is_none() && self.groups.is_none() && self.has_all_tools()
+        let is_open = self.servers.is_none() && self.groups.is_none() && self.has_all_tools();
+        is_open && self.any.as_ref().is_none_or(|any| any.iter().any(Self::is_open))
     }
 
     /// Whether no tool is kept from them that a granted server has.
     pub(crate) fn has_all_tools(&self) -> bool {
-        self.tools.is_open() && self.within.as_ref().is_none_or(|outer| outer.is_open())
+        let is_open = self.any.as_ref().is_none_or(|any| any.iter().any(Self::is_open));
+        is_open && self.tools.is_open() && self.within.as_ref().is_none_or(|outer| outer.is_open())
     }
 
     fn is_within(&self, has: impl Fn(&Self) -> bool) -> bool {
@@ -198,6 +240,9 @@ impl Grant {
         if !self.is_within(|outer| outer.has_server(name)) {
             return false;
         }
+        if let Some(any) = &self.any {
+            return any.iter().any(|one| one.has_server(name));
+        }
         let named = self.servers.as_deref();
         let named = named.map(|servers| servers.iter().any(|pattern| fits(pattern, name)));
         named.unwrap_or(self.groups.is_none()) || self.members.iter().any(|member| member == name)
@@ -206,6 +251,10 @@ impl Grant {
     /// Whether they may use the endpoint of a group; it shows them the servers
     /// of it that they may use.
     pub(crate) fn has_group(&self, name: &str) -> bool {
+        if let Some(any) = &self.any {
+            let is_in = any.iter().any(|one| one.has_group(name));
+            return is_in && self.is_within(|outer| outer.has_group(name));
+        }
         let named = self.groups.as_deref();
         named.is_none_or(|groups| groups.iter().any(|pattern| fits(pattern, name)))
             && self.is_within(|outer| outer.has_group(name))
@@ -214,8 +263,25 @@ impl Grant {
     /// Whether a tool of a granted server is in their lists, by the name its server gives it.
     /// No client may call what it may not see.
     pub(crate) fn has_tool(&self, server: &str, tool: &str) -> bool {
+        if let Some(any) = &self.any {
+            let uses = |one: &Self| one.has_server(server) && one.has_tool(server, tool);
+            return any.iter().any(uses) && self.is_within(|outer| outer.has_tool(server, tool));
+        }
         (self.tools.is_open() || self.tools.lets(&format!("{server}__{tool}")))
             && self.is_within(|outer| outer.has_tool(server, tool))
+    }
+}
+
+impl Grant {
+    /// Whether tools of a server are listed, be it that their use takes another scope.
+    pub(crate) fn lists_server(&self, name: &str) -> bool {
+        self.has_server(name) || self.listed.as_ref().is_some_and(|it| it.has_server(name))
+    }
+
+    /// Whether a tool is listed, be it that its use takes another scope.
+    pub(crate) fn lists_tool(&self, server: &str, tool: &str) -> bool {
+        let uses = |grant: &Self| grant.has_server(server) && grant.has_tool(server, tool);
+        uses(self) || self.listed.as_deref().is_some_and(uses)
     }
 }
 
@@ -386,6 +452,11 @@ impl Meter {
     /// A call is over.
     pub fn leave(&mut self) {
         self.open = self.open.saturating_sub(1);
+    }
+
+    /// Whether no call is open.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.open == 0
     }
 
     /// Calls that are open.

@@ -149,7 +149,7 @@ impl Views {
         client: &ClientConnection,
         words: Option<&Message>,
     ) -> Arc<Front> {
-        let principal = self.authenticator.principal(client.who().name());
+        let principal = self.authenticator.principal_of(client.who());
         let nothing = Grant::nothing();
         let grant = principal.as_ref().map_or(&nothing, |principal| &principal.grant);
         if self.knows_people(grant) {
@@ -158,6 +158,10 @@ impl Views {
         let mut fronts = lock(&self.fronts);
         if let Some(front) = fronts.iter().find(|front| front.grant == *grant) {
             return Arc::clone(front);
+        }
+        if fronts.len() >= MAX_FRONTS {
+            // Grants of tokens come and go.
+            fronts.retain(|front| Arc::strong_count(front) > 1 || front.is_occupied());
         }
         let front = self.make_front(grant, None);
         fronts.push(Arc::clone(&front));
@@ -195,7 +199,7 @@ impl Views {
     fn regrant(&self) {
         self.rehouse();
         let grants = self.authenticator.grants();
-        lock(&self.fronts).retain(|front| grants.contains(&front.grant));
+        lock(&self.fronts).retain(|front| grants.contains(&front.grant) || front.is_occupied());
         lock(&self.people).keep_grants(&grants);
     }
 
@@ -286,15 +290,29 @@ impl Backend for Views {
     }
 
     fn keeps(&self, client: &ClientConnection) -> bool {
-        let Some(principal) = self.authenticator.principal(client.who().name()) else {
+        let Some(principal) = self.authenticator.principal_of(client.who()) else {
             return false;
         };
         let mut servers = client.open_calls().into_iter().filter_map(|call| call.server());
         servers.all(|server| principal.grant.has_server(&server))
     }
 
+    fn lacks(
+        &self,
+        who: &Who,
+        client: &Arc<ClientConnection>,
+        request: &Message,
+    ) -> Option<String> {
+        if request.method() != method::CALL_TOOL || !self.authenticator.has_scopes() {
+            return None;
+        }
+        let front = self.find_front(client, Some(request));
+        let (server, tool) = front.tool_called(self.only.as_ref(), request)?;
+        self.authenticator.lacking(who, &server, &tool)
+    }
+
     fn leads_back(&self, who: &Who, through: &Through) -> bool {
-        let Some(principal) = self.authenticator.principal(who.name()) else { return false };
+        let Some(principal) = self.authenticator.principal_of(who) else { return false };
         let members = self.members();
         let granted = members.iter().filter(|name| principal.grant.has_server(name));
         let running_servers: Vec<_> = granted.filter_map(|name| self.fleet.running(name)).collect();
@@ -321,6 +339,9 @@ pub(crate) struct Front {
     #[cfg(test)]
     late: Mutex<Vec<Call>>,
     sealer: Option<Arc<Sealer>>,
+    /// Servers that are no members, but some of whose tools are listed: their use takes another
+    /// scope.
+    only_listed: RwLock<Arc<BTreeSet<Arc<str>>>>,
     /// What is shown of the members.
     grant: Grant,
     /// Whom it is for, if a member can tell people apart.
@@ -331,6 +352,19 @@ pub(crate) struct Front {
     rules: Mutex<Option<Arc<ServerPlan>>>,
     /// The tasks that hear of changes at the servers.
     watching: OnceLock<Vec<OwnedTask>>,
+}
+
+/// Fronts at one path that are kept although nobody uses them.
+const MAX_FRONTS: usize = 256;
+
+type ServerNames = Arc<BTreeSet<Arc<str>>>;
+
+/// The servers that a grant has, and those of which it only lists tools.
+fn split(servers: &[Arc<str>], grant: &Grant) -> (ServerNames, ServerNames) {
+    let (has, other): (BTreeSet<_>, BTreeSet<_>) =
+        servers.iter().cloned().partition(|name| grant.has_server(name));
+    let listed = other.into_iter().filter(|name| grant.lists_server(name));
+    (Arc::new(has), Arc::new(listed.collect()))
 }
 
 /// A request of a client, on its way through a front.
@@ -383,11 +417,11 @@ impl FrontRequest {
 impl Front {
     /// Offers what `grant` has of the servers of `views`. It tells nobody of changes.
     fn new(views: &Views, grant: &Grant, person: Option<Arc<Person>>) -> Arc<Self> {
-        let members = views.members();
-        let members = members.iter().filter(|name| grant.has_server(name)).cloned();
+        let (members, only_listed) = split(&views.members(), grant);
         Arc::new(Self {
             fleet: Arc::clone(&views.fleet),
-            members: RwLock::new(Arc::new(members.collect())),
+            members: RwLock::new(members),
+            only_listed: RwLock::new(only_listed),
             catalog: RwLock::default(),
             making: Mutex::default(),
             sessions: Mutex::default(),
@@ -438,10 +472,9 @@ impl Front {
     /// Offers these servers from here on, as far as they are granted; tells clients
     /// whose lists are others now.
     fn change(&self, members: &[Arc<str>]) {
-        let members = members.iter().filter(|name| self.grant.has_server(name));
-        let members = Arc::new(members.cloned().collect());
+        let (members, only_listed) = split(members, &self.grant);
         let making = lock(&self.making);
-        *write(&self.members) = members;
+        (*write(&self.members), *write(&self.only_listed)) = (members, only_listed);
         // The catalog is of another plan, whatever its edition.
         write(&self.catalog).0.0 = u64::MAX;
         drop(making);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   request ──▶ Guard: from where? ──▶ Authenticate: who? ───┬─▶ Who: the endpoint
-//!                                                            └─▶ AuthDenial: 401, 403, 404
+//!                                                            ├─▶ AuthDenial: 401, 403, 404 …
+//!                                                            └─▶ later: keys are fetched first
 //! ```
 //!
 //! # From where
@@ -23,24 +24,26 @@
 //!
 //! A site asks its [`Authenticate`] about every request but preflights, before it reads
 //! anything of it. [`ApiKey`] is one with a single key; the gateway has one
-//! with many. One for OAuth goes here too: it checks the bearer token as a
-//! resource server does, names its subject, and says in the challenge of
-//! [`AuthDenial::unknown`] where its metadata are. It answers at once, so the keys
-//! of the issuer it has to fetch beforehand.
+//! with many, and with the access tokens of issuers. It answers at once, or with a
+//! future if it must ask an issuer first ([`AuthAnswer`]). What a client lacks for one
+//! call is said before a stream opens ([`Authenticate::step_up`]).
 //!
 //! The [`Who`] that it returns stays with the client's connection. Its identity is what
 //! sessions, tasks, parked calls and connections are bound to: the name, or what the
 //! authenticator tells apart under one name. What was shown to prove it is not kept.
 
+use std::any::Any;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HOST, ORIGIN, VARY, WWW_AUTHENTICATE,
+    ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER, VARY,
+    WWW_AUTHENTICATE,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
@@ -164,7 +167,19 @@ impl Guard {
         self.check_origin(&parts.headers, host)
     }
 
-    fn check_host<'a>(&self, parts: &'a Parts) -> Result<Option<Authority<'a>>, GuardError> {
+    /// The host that a request names, if it is known by name or is this machine. Where any
+    /// host is served, the name that a request has proves nothing.
+    fn known_host<'a>(&self, parts: &'a Parts) -> Option<&'a str> {
+        let target = parts.uri.authority().map(http::uri::Authority::as_str);
+        let text = target.or_else(|| single(&parts.headers, HOST).ok().flatten())?;
+        let host = Authority::parse(text)?;
+        (self.is_local(&host) || self.hosts.lists(&host)).then_some(text)
+    }
+
+    pub(crate) fn check_host<'a>(
+        &self,
+        parts: &'a Parts,
+    ) -> Result<Option<Authority<'a>>, GuardError> {
         let target = parts.uri.authority().map(http::uri::Authority::as_str);
         let header = single(&parts.headers, HOST).map_err(|()| GuardError::HostMalformed)?;
         if target.is_none() && header.is_none() {
@@ -252,7 +267,7 @@ fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, ()> {
 
 /// A host and the port that was written, if any.
 #[derive(Clone, Copy, Debug)]
-struct Authority<'a> {
+pub(crate) struct Authority<'a> {
     name: &'a str,
     /// If the name is one.
     address: Option<IpAddr>,
@@ -372,16 +387,67 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTION
 /// Two hours, in seconds: the longest that browsers honour.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
+/// A request that asks to come in.
+#[derive(Clone, Copy, Debug)]
+pub struct AuthRequest<'r> {
+    parts: &'r Parts,
+    guard: &'r Guard,
+}
+
+impl<'r> AuthRequest<'r> {
+    pub(crate) fn new(parts: &'r Parts, guard: &'r Guard) -> Self {
+        Self { parts, guard }
+    }
+
+    /// Its headers.
+    pub fn headers(&self) -> &'r HeaderMap {
+        &self.parts.headers
+    }
+
+    /// The path that it asks for.
+    pub fn path(&self) -> &'r str {
+        self.parts.uri.path()
+    }
+
+    /// The host and port that it names, if that is listed or this machine.
+    pub fn known_host(&self) -> Option<&'r str> {
+        self.guard.known_host(self.parts)
+    }
+}
+
+/// Whether a request may come in, at once or when that is known.
+pub enum AuthAnswer {
+    /// As whom, or why not.
+    Now(Result<Who, AuthDenial>),
+    /// The same, once somebody else was asked.
+    Later(Pin<Box<dyn Future<Output = Result<Who, AuthDenial>> + Send>>),
+}
+
 /// Decides who may come in.
 pub trait Authenticate: fmt::Debug + Send + Sync + 'static {
     /// Who sends a request with these headers, or what they are told.
     fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial>;
 
-    /// Whether somebody of this name who came in earlier may stay, if what they showed is
+    /// The same for those who look at more than the headers, or cannot say at once.
+    fn admit(&self, request: AuthRequest<'_>) -> AuthAnswer {
+        AuthAnswer::Now(self.authenticate(request.headers()))
+    }
+
+    /// Whether somebody who came in earlier may stay, if what they showed is
     /// still [current](Standing::is_current); asked by
     /// [`Site::recheck`](crate::http::site::Site::recheck).
-    fn keeps(&self, _name: &str) -> bool {
+    fn keeps(&self, _who: &Who) -> bool {
         true
+    }
+
+    /// What somebody is told who lacks these scopes for what they ask.
+    fn step_up(&self, _request: AuthRequest<'_>, _scope: &str) -> AuthDenial {
+        AuthDenial::forbidden("this is not for you")
+    }
+
+    /// A page under `/.well-known/` that is for everybody, as JSON: how to come in here.
+    fn page(&self, _request: AuthRequest<'_>) -> Option<String> {
+        None
     }
 }
 
@@ -390,25 +456,45 @@ pub trait Authenticate: fmt::Debug + Send + Sync + 'static {
 pub struct AuthDenial {
     pub(crate) status: StatusCode,
     challenge: Option<HeaderValue>,
+    /// Seconds after which it may be otherwise.
+    retry: Option<u16>,
     text: String,
 }
 
 impl AuthDenial {
+    fn new(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, challenge: None, retry: None, text: text.into() }
+    }
+
     /// They have not shown who they are (401); `challenge` says how to.
     pub fn unknown(challenge: HeaderValue, text: impl Into<String>) -> Self {
-        let challenge = Some(challenge);
-        Self { status: StatusCode::UNAUTHORIZED, challenge, text: text.into() }
+        Self { challenge: Some(challenge), ..Self::new(StatusCode::UNAUTHORIZED, text) }
+    }
+
+    /// What they show cannot be read (400).
+    pub fn unclear(challenge: HeaderValue, text: impl Into<String>) -> Self {
+        Self { challenge: Some(challenge), ..Self::new(StatusCode::BAD_REQUEST, text) }
     }
 
     /// They are known, and this is not for them (403).
     pub fn forbidden(text: impl Into<String>) -> Self {
-        Self { status: StatusCode::FORBIDDEN, challenge: None, text: text.into() }
+        Self::new(StatusCode::FORBIDDEN, text)
+    }
+
+    /// They are known, and need more than they show (403); `challenge` says what.
+    pub fn insufficient(challenge: HeaderValue, text: impl Into<String>) -> Self {
+        Self { challenge: Some(challenge), ..Self::forbidden(text) }
+    }
+
+    /// It cannot be told at this time who they are (503).
+    pub fn unavailable(retry: u16, text: impl Into<String>) -> Self {
+        Self { retry: Some(retry), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, text) }
     }
 
     /// They are known, and are not to know that something is here (404): just
     /// what [`Sites`](crate::http::site::Sites) says of a path that it does not have.
     pub fn nothing_here(endpoint: &str) -> Self {
-        Self { status: StatusCode::NOT_FOUND, challenge: None, text: nothing_at(endpoint) }
+        Self::new(StatusCode::NOT_FOUND, nothing_at(endpoint))
     }
 
     pub(crate) fn response(self) -> Response<Body> {
@@ -416,16 +502,23 @@ impl AuthDenial {
         if let Some(challenge) = self.challenge {
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
+        if let Some(seconds) = self.retry {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
         response
     }
 }
 
 /// Asks an authenticator, if there is one.
-pub(crate) fn authenticate(
+pub(crate) async fn authenticate(
     authenticator: Option<&Arc<dyn Authenticate>>,
-    headers: &HeaderMap,
+    request: AuthRequest<'_>,
 ) -> Result<Who, AuthDenial> {
-    authenticator.map_or_else(|| Ok(Who::default()), |it| it.authenticate(headers))
+    match authenticator.map(|it| it.admit(request)) {
+        None => Ok(Who::default()),
+        Some(AuthAnswer::Now(admitted)) => admitted,
+        Some(AuthAnswer::Later(admitted)) => admitted.await,
+    }
 }
 
 /// Whoever makes a request without a name, as far as it says: who has another
@@ -536,6 +629,14 @@ pub trait Standing: fmt::Debug + Send + Sync + 'static {
     fn is_known(&self) -> bool {
         true
     }
+
+    /// They have shown something else in a later request of the same session.
+    fn renew(&self, _newer: &dyn Standing) {}
+
+    /// Itself, for the authenticator that made it.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
 }
 
 /// What asks no work of a server: greetings, signs of life, cancelling, and
@@ -579,6 +680,18 @@ impl Who {
     /// Whether they may still come in, if perhaps by showing something else.
     pub(crate) fn is_known(&self) -> bool {
         self.standing.as_ref().is_none_or(|standing| standing.is_known())
+    }
+
+    /// What lets them in, if it is of that kind.
+    pub fn standing<S: Standing>(&self) -> Option<&S> {
+        self.standing.as_ref()?.as_any()?.downcast_ref()
+    }
+
+    /// The same person has made another request, which may show more or less.
+    pub(crate) fn renew(&self, newer: &Self) {
+        if let (Some(standing), Some(newer)) = (&self.standing, &newer.standing) {
+            standing.renew(&**newer);
+        }
     }
 
     /// Whether both may use one session. Whoever has no name may show another token

@@ -72,6 +72,17 @@ pub trait Backend: Send + Sync + 'static {
         true
     }
 
+    /// The scopes that a request takes and its sender lacks, if more scopes would let them.
+    /// `who` made this request; the client may have begun as the same with others.
+    fn lacks(
+        &self,
+        _who: &Who,
+        _client: &Arc<ClientConnection>,
+        _request: &Message,
+    ) -> Option<String> {
+        None
+    }
+
     /// Headers of the request that a client begins with, which are kept with it
     /// for whatever stands behind; see [`ClientConnection::carried`].
     fn carries(&self) -> Option<Arc<[HeaderName]>> {

@@ -4,6 +4,7 @@ pub mod bounds;
 pub mod caller;
 pub mod count;
 pub mod http;
+pub mod issuer;
 pub mod script;
 pub mod seeds;
 pub mod source;

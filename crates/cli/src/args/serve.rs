@@ -87,6 +87,15 @@ pub(crate) struct WebArgs {
     /// Accept only clients that send this key, as X-API-Key or as a bearer token; ${VAR} is replaced
     #[arg(long, requires = "port", value_name = "KEY")]
     pub(crate) api_key: Option<String>,
+    /// Accept clients with an access token of this authorization server (an https URL)
+    #[arg(long, requires = "port", value_name = "URL")]
+    pub(crate) oauth_issuer: Option<String>,
+    /// Accept access tokens for this audience too, besides those for our own URL (repeatable)
+    #[arg(long, requires = "oauth_issuer", value_name = "AUDIENCE")]
+    pub(crate) oauth_audience: Vec<String>,
+    /// The URL that clients reach us by, without /mcp, for access tokens
+    #[arg(long, requires = "port", value_name = "URL")]
+    pub(crate) public_url: Option<String>,
     /// Answer GET on this path with "ok", or with another word: /ping=pong (repeatable)
     #[arg(long, requires = "port", value_name = "PATH[=WORD]")]
     pub(crate) health: Vec<String>,
@@ -174,6 +183,15 @@ pub(crate) struct GatewayArgs {
     /// replaced; 16 characters or more
     #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Option<String>,
+    /// Accept clients with an access token of this authorization server (an https URL)
+    #[arg(long, value_name = "URL")]
+    pub(crate) oauth_issuer: Option<String>,
+    /// Accept access tokens for this audience too, besides those for our own URL (repeatable)
+    #[arg(long, requires = "oauth_issuer", value_name = "AUDIENCE")]
+    pub(crate) oauth_audience: Vec<String>,
+    /// The URL that clients reach us by, without /mcp, for access tokens
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
     /// Listen on an address that other machines reach, without requiring a key
     #[arg(long)]
     pub(crate) allow_unauthenticated: bool,

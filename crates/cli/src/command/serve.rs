@@ -51,7 +51,9 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     let fetch = target::fetch(None, &NetworkArgs::default())?;
     let (cache, monitor, is_stdio) = (cache(args), start_monitor(&fetch), args.stdio);
     let probe = args.probe_every.map(Duration::from_secs);
-    let options = FleetOptions { cache, monitor, is_stdio, probe, ..FleetOptions::default() };
+    let by = Some(fetch.clone());
+    let options =
+        FleetOptions { cache, monitor, is_stdio, probe, fetch: by, ..FleetOptions::default() };
     let accounts = sign_in::shared_accounts();
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
         let server = server.server(target::environment(), fetch.clone(), Some(&accounts));
@@ -160,6 +162,13 @@ fn check_plan(args: &GatewayArgs, plan: &mut Plan, exposed: Option<&str>) -> Com
             return wrong(what, "make one with: switchboard key new");
         }
         plan.access = std::mem::take(&mut plan.access).with_key(API_KEY, key.as_bytes());
+    }
+    if let Some(issuer) = args.oauth_issuer.as_ref().filter(|_| !args.stdio) {
+        let access = std::mem::take(&mut plan.access);
+        let public_url = args.public_url.as_deref();
+        plan.access = serve::with_issuer(access, issuer, &args.oauth_audience, public_url)?;
+    } else if let (Some(url), Some(tokens)) = (&args.public_url, &mut plan.access.tokens) {
+        Arc::make_mut(tokens).public_url = Some(url.trim_end_matches('/').to_owned());
     }
     // Other machines come in only if they show who they are, or the user insists.
     if let Some(host) = exposed.filter(|_| plan.access.is_open()) {

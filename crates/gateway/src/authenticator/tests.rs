@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use tokio::sync::Notify;
+
 use super::*;
 use crate::policy::KeyHash;
 use switchboard_proto::refusal::Refusal;
@@ -16,7 +18,7 @@ fn principal(name: &str, keys: &[&str], servers: Option<&[&str]>) -> Principal {
 
 fn access(principals: Vec<Principal>) -> Access {
     let principals = principals.into_iter().map(Arc::new).collect();
-    Access { principals, anonymous: None }
+    Access { principals, anonymous: None, tokens: None }
 }
 
 fn showing(key: &str) -> HeaderMap {
@@ -57,7 +59,7 @@ fn a_key_that_is_taken_away_opens_nothing_and_its_owner_has_to_leave() {
     let authenticator = Authenticator::new(access(vec![principal("ada", &["a"], None)]), 9);
     let gate = authenticator.gate(Some(Place::All));
     let by_a = gate.authenticate(&showing("a")).unwrap();
-    assert!(by_a.is_current() && gate.keeps("ada"));
+    assert!(by_a.is_current() && gate.keeps(&Who::new("ada")));
     authenticator.replace(access(vec![principal("ada", &["a", "b"], None)]));
     let by_b = gate.authenticate(&showing("b")).unwrap();
     assert_eq!(by_a.identity(), by_b.identity(), "one replaces the other");
@@ -67,10 +69,10 @@ fn a_key_that_is_taken_away_opens_nothing_and_its_owner_has_to_leave() {
     assert!(!by_a.is_current(), "what the old key opened is closed");
     assert!(by_b.is_current(), "and nothing else");
     authenticator.replace(access(vec![principal("ada", &["b"], Some(&["files"]))]));
-    assert!(by_b.is_current() && gate.keeps("ada"));
-    assert!(!authenticator.gate(Some(Place::Server("other".to_owned()))).keeps("ada"));
+    assert!(by_b.is_current() && gate.keeps(&Who::new("ada")));
+    assert!(!authenticator.gate(Some(Place::Server("other".to_owned()))).keeps(&Who::new("ada")));
     authenticator.replace(access(Vec::new()));
-    assert!(!gate.keeps("ada") && authenticator.principal("ada").is_none());
+    assert!(!gate.keeps(&Who::new("ada")) && authenticator.principal("ada").is_none());
     assert!(!by_b.is_current());
     authenticator.replace(access(vec![principal("ada", &["b"], None)]));
     assert!(!by_b.is_current(), "it was taken away meanwhile");
@@ -98,7 +100,7 @@ fn what_is_counted_stays_counted_when_the_rules_change() {
         Authenticator::new(access(vec![ada(1, 1), principal("bob", &["b"], None)]), 3);
     let present = |name: &str| {
         let user = Arc::clone(authenticator.table().users.get(name).unwrap());
-        PresentUser { user, key: None, room: Arc::clone(&authenticator.sessions) }
+        PresentUser { user, key: None, token: None, room: Arc::clone(&authenticator.sessions) }
     };
     let (ada_here, bob_here) = (present("ada"), present("bob"));
     let now = Instant::now();
@@ -143,10 +145,61 @@ fn one_key_leaves_sessions_to_others_unless_the_file_says_how_many_it_has() {
     let authenticator = Authenticator::new(access(vec![ada, bob]), 8);
     let sessions_of = |name: &str| {
         let user = Arc::clone(authenticator.table().users.get(name).unwrap());
-        let present = PresentUser { user, key: None, room: Arc::clone(&authenticator.sessions) };
+        let present =
+            PresentUser { user, key: None, token: None, room: Arc::clone(&authenticator.sessions) };
         let open = (0..9).filter(|_| present.begin_session().is_ok()).count();
         (0..open).for_each(|_| present.end_session());
         open
     };
     assert_eq!((sessions_of("ada"), sessions_of("bob")), (6, 8));
+}
+
+// wire: OR-18
+#[tokio::test]
+async fn what_a_token_opened_ends_a_minute_after_the_newest_of_its_user() {
+    let issuer = switchboard_testkit::issuer::Issuer::start().await;
+    let ahead = Arc::new(AtomicU64::new(0));
+    let (shift, real) = (Arc::clone(&ahead), system_clock());
+    let clock: Clock = Arc::new(move || real() + shift.load(Ordering::Relaxed));
+    let rule = crate::token::IssuerRule {
+        name: "corp".to_owned(),
+        issuer: issuer.url.clone(),
+        ..crate::token::IssuerRule::default()
+    };
+    let by_token = Access::default().with_issuer(rule, None);
+    let authenticator = Authenticator::with(by_token, 9, None, clock);
+    let gate = EntranceGate {
+        authenticator: Arc::clone(&authenticator),
+        place: Some(Place::All),
+        paths: Vec::new(),
+    };
+    let enter = async |lasts: u64| {
+        let now = issuer.claims("ada", "x", &serde_json::json!({}))["iat"].as_u64().unwrap();
+        let token = issuer.token("ada", "x", &serde_json::json!({"exp": now + lasts}));
+        let known = match authenticator.issuers.check(&token) {
+            crate::issuer::TokenCheck::Now(known) => known,
+            crate::issuer::TokenCheck::Later(check) => check.run().await,
+        };
+        let known = known.unwrap();
+        let user = authenticator.token_user(&known).unwrap();
+        gate.enter(&user.user, None, Some(known))
+    };
+    let first = enter(100).await;
+    assert!(first.is_current() && gate.keeps(&first) && first.name() == "corp/ada");
+    ahead.store(100 + 70, Ordering::Relaxed);
+    assert!(!first.is_current());
+    ahead.store(0, Ordering::Relaxed);
+    let second = enter(500).await;
+    ahead.store(100 + 70, Ordering::Relaxed);
+    assert!(first.is_current() && second.is_current(), "the newest counts");
+    assert_eq!(first.identity(), second.identity());
+    ahead.store(500 + 70, Ordering::Relaxed);
+    let told = Arc::new(Notify::new());
+    let hear = Arc::clone(&told);
+    let _hearing = authenticator.on_replace(move || hear.notify_one());
+    lock(&authenticator.token_users_of("corp/ada").unwrap().meter).enter(Instant::now()).unwrap();
+    authenticator.sweep_token_users();
+    told.notified().await;
+    assert!(authenticator.token_users_of("corp/ada").is_none(), "nothing is kept of them");
+    assert!(!first.is_current());
 }

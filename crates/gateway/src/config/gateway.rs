@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::Uri;
 use switchboard_proto::limits::Limits;
 
 use super::entry::EntryDraft;
@@ -9,11 +10,13 @@ use super::key::{self, FileKey, find, key, names, nearest};
 use super::reader::Reader;
 use super::schema::{
     COUNT, FLAG, FLAG_OR_COUNT, FLAG_OR_GRANT, GROUPS_OF_SERVERS, KEY_HASH, KEYS_BY_NAME, LIMITS,
-    PORT_NUMBER, RATE, SERVER_DEFAULTS, TEXT, WORD_OR_WORDS, WORDS,
+    PORT_NUMBER, RATE, SERVER_DEFAULTS, TEXT, TOKEN_ACCESS, URL, WORD_OR_WORDS, WORDS,
 };
 use super::settings::ServerOptions;
+use super::token_access;
 use super::tree::{KeyValue, MemberKey, Node, Placed, Value};
 use crate::policy::{KeyHash, MIN_KEY, Principal};
+use crate::token::TokenAccess;
 
 /// A section `switchboard`; the default is that there is none.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +39,10 @@ pub struct GatewaySection {
     pub granted: Vec<Granted>,
     /// What holds for every server that does not say otherwise.
     pub defaults: ServerOptions,
+    /// Where clients find us from outside.
+    pub public_url: Option<String>,
+    /// Whose access tokens are accepted.
+    pub oauth: Option<TokenAccess>,
 }
 
 /// What a grant names; some files must have it.
@@ -159,7 +166,7 @@ impl ToolSearch {
 pub(super) const NAME: &str = "switchboard";
 
 /// How a key of a part of the section is read.
-type ReadInto<T> = fn(&mut T, &mut Reader<'_>, KeyValue<'_>);
+pub(super) type ReadInto<T> = fn(&mut T, &mut Reader<'_>, KeyValue<'_>);
 
 /// The keys of the section.
 pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
@@ -221,9 +228,23 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
             }
         }
     }),
+    key(
+        &["oauth"],
+        TOKEN_ACCESS,
+        "Access tokens that let clients in, beside keys.",
+        |it, reader, at| {
+            it.oauth = Some(token_access::read(reader, at));
+        },
+    ),
     key(&["port"], PORT_NUMBER, "The port to listen on; 0 picks a free one.", |it, reader, at| {
         it.listen.port = port(reader, at);
     }),
+    key(
+        &["publicUrl"],
+        URL,
+        "The URL that clients reach the gateway by, without /mcp.",
+        |it, reader, at| it.public_url = public_url(reader, at),
+    ),
     key(
         &["toolSearch"],
         FLAG_OR_COUNT,
@@ -330,7 +351,7 @@ fn granted(reader: &mut Reader<'_>, at: KeyValue<'_>, is_group: bool) -> Vec<Str
 }
 
 /// Reads an object by the table of its keys.
-fn read_members<T>(
+pub(super) fn read_members<T>(
     keys: &[FileKey<ReadInto<T>>],
     into: &mut T,
     reader: &mut Reader<'_>,
@@ -373,12 +394,23 @@ fn tell_misnamed(tree: &Node, reader: &mut Reader<'_>) {
 }
 
 /// What to write where an object is wanted.
-const OBJECT: &str = "write an object: { … }";
+pub(super) const OBJECT: &str = "write an object: { … }";
 
 fn port(reader: &mut Reader<'_>, at: KeyValue<'_>) -> Option<u16> {
     let port = reader.scalar(at)?.parse().ok();
     let instead = "write a number from 0 to 65535; 0 is any free one";
     port.or_else(|| reader.fail(at, " is no port", instead))
+}
+
+/// Any http URL: behind a proxy the gateway may be anywhere.
+fn public_url(reader: &mut Reader<'_>, at: KeyValue<'_>) -> Option<String> {
+    let url = reader.text(at)?;
+    let is_web =
+        |url: &Uri| matches!(url.scheme_str(), Some("http" | "https")) && url.query().is_none();
+    let is_right = url.parse().is_ok_and(|url: Uri| is_web(&url)) && !url.contains(['#', '"']);
+    let bare = url.trim_end_matches('/').to_owned();
+    let instead = "write a URL such as https://mcp.example.com";
+    is_right.then_some(bare).or_else(|| reader.fail(at, " is no such URL", instead))
 }
 
 fn search(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<ToolSearch> {
@@ -422,7 +454,7 @@ fn groups(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Vec<Group> {
 }
 
 /// Whether a name can stand in a URL as it is.
-fn is_plain(name: &str) -> bool {
+pub(super) fn is_plain(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     !name.is_empty() && name.chars().all(is_plain) && !name.chars().all(|c| c == '.')
 }

@@ -13,6 +13,7 @@ use super::client_files::SECTIONS;
 use super::gateway::{self, BOUNDS, DEFAULTS, NAME, PRINCIPAL_KEYS};
 use super::key::{FileKey, KEYS, PLACES, THEIRS, find};
 use super::oauth;
+use super::token_access;
 
 /// The schema of a configuration file.
 pub fn schema() -> Value {
@@ -208,6 +209,33 @@ pub(super) const PORT_NUMBER: Shape = || {
     let number = json!({ "type": "integer", "minimum": 0, "maximum": 65535 });
     either(number, json!({ "type": "string", "pattern": "^([0-9]{1,5}|.*\\$\\{.*)$" }))
 };
+pub(super) const GRANTED: Shape = || reference("grant");
+pub(super) const TOKEN_ACCESS: Shape = || object(schemas(token_access::KEYS));
+pub(super) const INTROSPECT: Shape = || {
+    let mut introspect = object(schemas(token_access::INTROSPECT_KEYS));
+    introspect["required"] = json!(["clientId", "clientSecret"]);
+    introspect
+};
+pub(super) const MISSING_SCOPE: Shape = || json!({ "enum": ["list", "hide"] });
+pub(super) const ISSUERS: Shape = || {
+    let names = json!({ "pattern": "^[A-Za-z0-9_.-]*[A-Za-z0-9_-][A-Za-z0-9_.-]*$" });
+    let issuer = object(schemas(token_access::ISSUER_KEYS));
+    json!({ "type": "object", "propertyNames": names, "additionalProperties": issuer })
+};
+pub(super) const CLAIMS: Shape = || {
+    let values = json!({ "type": "object", "additionalProperties": object(granted()) });
+    json!({ "type": "object", "additionalProperties": values })
+};
+pub(super) const SCOPES: Shape = || {
+    let scope = object(granted().chain(schemas(token_access::SCOPE_KEYS)));
+    json!({ "type": "object", "additionalProperties": scope })
+};
+
+/// The keys of a grant that say what may be used.
+fn granted() -> impl Iterator<Item = (&'static str, Value)> {
+    token_access::GRANT_NAMES.iter().filter_map(|name| find(PRINCIPAL_KEYS, name)?.schemas().next())
+}
+
 pub(super) const KEY_HASH: Shape = || {
     let hash = json!({ "type": "string", "pattern": "^(sha256:[0-9A-Fa-f]{64}|.*\\$\\{.*)$" });
     either(hash.clone(), json!({ "type": "array", "items": hash }))

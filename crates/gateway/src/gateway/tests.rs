@@ -20,7 +20,7 @@ fn plan(servers: &[&str], keys: &[(&str, &[&str])]) -> Plan {
         Arc::new(principal)
     };
     let principals = keys.iter().map(principal).collect();
-    let access = Access { principals, anonymous: None };
+    let access = Access { principals, anonymous: None, tokens: None };
     Plan { servers: servers.iter().map(server).collect(), access, ..Plan::default() }
 }
 

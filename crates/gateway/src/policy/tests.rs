@@ -29,7 +29,7 @@ fn check(access: &Access, headers: &[(&'static str, &str)], expected: Result<&st
 #[test]
 fn a_key_tells_who_somebody_is() {
     let principals = vec![principal("ada", &["one", "two"]), principal("bob", &["three"])];
-    let mut access = Access { principals, anonymous: None };
+    let mut access = Access { principals, anonymous: None, tokens: None };
     check(&access, &[("x-api-key", "one")], Ok("ada"));
     check(&access, &[("authorization", "Bearer two")], Ok("ada"));
     check(&access, &[("authorization", "bearer  three")], Ok("bob"));
@@ -101,6 +101,7 @@ fn what_two_rules_let_through_is_what_each_of_them_does() {
     let old = Access {
         principals: vec![may("ada", &["*"], &[b"1", b"2"]), may("gone", &["a"], &[b"g"]), same],
         anonymous: Some(Arc::default()),
+        tokens: None,
     };
     let mut narrow = Principal::clone(&may("ada", &["a", "b"], &[b"2", b"3"]));
     narrow.grant.tools.never = list(&["a__drop"]);
@@ -108,6 +109,7 @@ fn what_two_rules_let_through_is_what_each_of_them_does() {
     let new = Access {
         principals: vec![Arc::new(narrow), may("new", &["a"], &[b"n"]), Arc::clone(&same)],
         anonymous: None,
+        tokens: None,
     };
     for both in [new.within(&old), old.within(&new)] {
         let names: Vec<_> = both.principals.iter().map(|who| who.name.as_str()).collect();

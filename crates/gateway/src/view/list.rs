@@ -22,7 +22,7 @@ use switchboard_proto::{method, project};
 use super::{Front, FrontRequest};
 use crate::catalog::{BadCursor, Catalog, ListPage, PAGE};
 use crate::monitor::WHOLE;
-use crate::{lock, merge, write};
+use crate::{lock, merge, read, write};
 
 /// Where a list says which servers are not in it, or are as they were at an earlier time.
 const DEFERRED: &str = "switchboard/deferred";
@@ -50,9 +50,13 @@ impl Front {
         }
         let definitions = self.definitions().into_iter();
         let (members, running_servers) = (self.members(), self.fleet.running_servers());
-        let definitions = definitions.filter(|it| members.contains(&it.server));
-        let is_granted = |it: &Definition| {
-            it.kind != ListKind::Tools || self.grant.has_tool(&it.server, &it.name())
+        let only_listed = Arc::clone(&read(&self.only_listed));
+        let is_granted = |it: &Definition| match it.kind {
+            ListKind::Tools => {
+                let is_there = members.contains(&it.server) || only_listed.contains(&it.server);
+                is_there && self.grant.lists_tool(&it.server, &it.name())
+            }
+            _ => members.contains(&it.server),
         };
         let definitions = definitions.filter(is_granted).collect();
         let plan = |name: &str| Some(Arc::clone(&running_servers.get(name)?.plan));

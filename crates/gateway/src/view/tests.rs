@@ -46,7 +46,7 @@ fn access(ada: Option<&[&str]>, bob: &[&str]) -> Access {
         principal.grant.servers = Some(list(servers));
         principals.push(Arc::new(principal));
     }
-    Access { principals, anonymous: None }
+    Access { principals, anonymous: None, tokens: None }
 }
 
 /// Longer than anything here takes.

@@ -55,6 +55,23 @@ impl Front {
         }
     }
 
+    /// The server and the name there of the tool that a request calls, as far as it is known.
+    pub(super) fn tool_called(
+        &self,
+        only: Option<&Arc<str>>,
+        request: &Message,
+    ) -> Option<(Arc<str>, String)> {
+        if let Some(server) = only {
+            return Some((Arc::clone(server), request.name()?.into_owned()));
+        }
+        let catalog = self.catalog();
+        let owned = catalog.tool(&request.name()?).or_else(|| {
+            let meant = unwrapped(request).filter(|_| request.name().as_deref() == Some(CALL))?;
+            catalog.tool(&meant.name()?)
+        })?;
+        Some((owned.server.clone(), owned.name.clone()))
+    }
+
     /// The two tools, as they are listed.
     pub(super) fn searching(&self) -> Vec<Bytes> {
         let mut servers = String::new();

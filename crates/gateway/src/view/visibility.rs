@@ -397,7 +397,7 @@ impl Visibility<'_> {
 
     /// Whether a list shows this, by its own name.
     pub(crate) fn shows(&self, kind: ListKind, own: &str) -> bool {
-        let is_granted = || kind != ListKind::Tools || self.grant.has_tool(&self.plan.name, own);
+        let is_granted = || kind != ListKind::Tools || self.grant.lists_tool(&self.plan.name, own);
         self.plan.filter(kind).lets(own) && is_granted()
     }
 
@@ -414,7 +414,11 @@ impl Visibility<'_> {
             return Some(true);
         }
         match kind {
-            ListKind::Tools | ListKind::Prompts => Some(self.shows(kind, own)),
+            ListKind::Tools => {
+                let is_granted = self.grant.has_tool(&self.plan.name, own);
+                Some(is_granted && self.shows(kind, own))
+            }
+            ListKind::Prompts => Some(self.shows(kind, own)),
             ListKind::Templates if known(kind)?.iter().any(|text| text == own) => {
                 Some(self.shows(kind, own))
             }

@@ -13,3 +13,5 @@ mod reach;
 mod search;
 #[cfg(test)]
 mod served;
+#[cfg(test)]
+mod token;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::{Value, json};
+use switchboard_gateway::authenticator::Hearing;
 use switchboard_gateway::config::Surroundings;
 use switchboard_gateway::fleet::FleetOptions;
 use switchboard_gateway::gateway::{Gateway, Offered, Place};
@@ -34,8 +35,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) struct Served {
     gateway: Arc<Gateway>,
     sites: Sites,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     pub(crate) folder: PathBuf,
+    _hearing: Hearing,
 }
 
 /// A server of a file that is one of the scripts of the tests, with these keys beside.
@@ -71,7 +73,7 @@ pub(crate) fn key(key: &str, grant: Value) -> Value {
     entry
 }
 
-fn fetch() -> Fetch {
+pub(crate) fn fetch() -> Fetch {
     Fetch::new(FetchOptions::default()).unwrap()
 }
 
@@ -98,11 +100,14 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let sites = gateway.places().into_iter().map(|offered| site(&gateway, offered)).collect();
-        let sites = Sites::new(SiteOptions::default().guard, sites, Vec::new());
+        let gate = Some(gateway.authenticator().gate(None));
+        let sites = Sites::behind(gate, SiteOptions::default().guard, sites, Vec::new());
+        let again = sites.clone();
+        let hearing = gateway.authenticator().on_replace(move || again.recheck());
         let serving = sites.clone();
         let options = ListenOptions::default();
         tokio::spawn(listen::serve(listener, serving, options, std::future::pending()));
-        let served = Self { gateway, sites, address, folder };
+        let served = Self { gateway, sites, address, folder, _hearing: hearing };
         for name in names {
             let what = format!("{name} is ready");
             eventually(&what, || served.server(&name)["state"] == "ready").await;
@@ -163,7 +168,7 @@ fn site(gateway: &Gateway, offered: Offered) -> Site {
         Place::Server(name) => format!("/servers/{name}"),
     };
     let path = format!("{prefix}/mcp");
-    let gate = Some(gateway.authenticator().gate(Some(place)));
+    let gate = Some(gateway.authenticator().gate_at(Some(place), vec![path.clone()]));
     let other = SiteOptions {
         sse_path: String::new(),
         message_path: String::new(),

@@ -134,21 +134,20 @@ impl<'t> SignedToken<'t> {
         self.header.get("typ").map(|typ| typ.as_str().unwrap_or_default())
     }
 
-    /// The key of a set that signed it.
-    pub fn verify<'k, K: AsRef<PublicJwk>>(&self, keys: &'k [K]) -> Result<&'k K, BadToken> {
+    /// Which of these keys signed it.
+    pub fn verify<'k>(&self, keys: impl Iterator<Item = &'k PublicJwk>) -> Result<usize, BadToken> {
         let kid = self.header.get("kid").and_then(Value::as_str);
-        let fits = |key: &&K| {
-            let key: &PublicJwk = (*key).as_ref();
+        let fits = |(_, key): &(usize, &PublicJwk)| {
             let is_named = kid.is_none() || key.kid.is_none() || key.kid.as_deref() == kid;
             is_named && key.signs_by(self.algorithm)
         };
-        let mut fitting = keys.iter().filter(fits).peekable();
+        let mut fitting = keys.enumerate().filter(fits).peekable();
         if fitting.peek().is_none() {
             return Err(BadToken::UnknownKey);
         }
         let signed = self.signed.as_bytes();
-        let is_by = |key: &&K| (*key).as_ref().verifies(self.algorithm, signed, &self.signature);
-        fitting.find(is_by).ok_or(BadToken::WrongSignature)
+        let by = fitting.find(|(_, key)| key.verifies(self.algorithm, signed, &self.signature));
+        by.map(|(at, _)| at).ok_or(BadToken::WrongSignature)
     }
 }
 
@@ -166,12 +165,6 @@ pub struct PublicJwk {
     /// The one algorithm that it is for, if it says so.
     only: Option<SignatureAlgorithm>,
     material: Material,
-}
-
-impl AsRef<Self> for PublicJwk {
-    fn as_ref(&self) -> &Self {
-        self
-    }
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]

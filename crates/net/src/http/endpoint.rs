@@ -45,7 +45,7 @@ use super::body::{parse_to_keep, primed, read};
 use super::listen::{Awaited, ClientPeer};
 use super::site::{SiteOptions, SiteState, plain};
 use super::{Accepted, EVENT_STREAM, JSON, content_type, is_json};
-use crate::access::{SessionPermit, Turns, Who};
+use crate::access::{AuthRequest, SessionPermit, Turns, Who};
 use crate::backend::PendingWork;
 use crate::connection::{ClientConnection, now};
 use crate::drive::OwnedTask;
@@ -108,6 +108,9 @@ async fn post(site: &SiteState, who: &Who, parts: &Parts, body: impl RequestBody
     match find_conversation(site, who, headers, &incoming).await {
         Ok(None) => Ok(empty(StatusCode::ACCEPTED)),
         Ok(Some(conversation)) => {
+            if let Some(denied) = lacks(site, who, &conversation.client, &parts, &incoming) {
+                return Ok(denied);
+            }
             conversation.client.reached_by(peer);
             let taken = (incoming, turns, charge);
             Ok(exchange(site, conversation, taken, awaited, (headers, accepted)).await)
@@ -128,6 +131,26 @@ fn enter(
         Ok(turns) => Ok((incoming, turns)),
         Err(why) => Err(InvalidMessage { id: only_id(&incoming), why }),
     }
+}
+
+/// What a client is told that lacks a scope for what it sends: before anything else is done
+/// about it, so that no stream is open (AUTH-35).
+fn lacks(
+    site: &SiteState,
+    who: &Who,
+    client: &Arc<ClientConnection>,
+    parts: &Parts,
+    incoming: &Incoming,
+) -> Option<Response<Body>> {
+    let authenticator = site.options.authenticator.as_ref()?;
+    let lacks = |message: &Message| site.backend.lacks(who, client, message);
+    let scope = match incoming {
+        Incoming::One(message) => lacks(message)?,
+        Incoming::Batch(all) => all.iter().flatten().find_map(lacks)?,
+    };
+    let rules = site.rules();
+    let request = AuthRequest::new(parts, &rules.guard);
+    Some(authenticator.step_up(request, &scope).response())
 }
 
 fn only_id(incoming: &Incoming) -> Option<Id> {
@@ -519,6 +542,9 @@ pub(super) async fn post_sse_message(
         return Err(Refusal::SessionOver.into());
     }
     let (incoming, turns) = enter(site, who, text, turns)?;
+    if let Some(denied) = lacks(site, who, &client, &parts, &incoming) {
+        return Ok(denied);
+    }
     let take = |half: &mut ServerHalf| half.handle_incoming(Lane::MAIN, incoming, None);
     client.step_in(turns, Some(&charge), take).1.holding(charge).detach();
     site.after_call(&client);
@@ -628,6 +654,7 @@ impl HttpSessions {
             self.write().by_id.remove(id);
             return Err(Refusal::SessionOver);
         }
+        client.who().renew(who);
         Ok(client)
     }
 

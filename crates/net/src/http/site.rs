@@ -29,7 +29,7 @@ use tower_service::Service;
 use super::body::{Body, BodyBudget, HttpCounters, RequestBody};
 use super::endpoint::{self, HttpReply, HttpSessions};
 use super::ws::{self, Sockets};
-use crate::access::{self, Authenticate, CorsGrant, Guard, Who};
+use crate::access::{self, AuthRequest, Authenticate, CorsGrant, Guard, Who};
 use crate::backend::{Backend, PendingWork};
 use crate::connection::ClientConnection;
 use crate::connection::unread::Unread;
@@ -233,7 +233,7 @@ impl Site {
         let site = &*self.inner;
         let upgrade = (place == SitePath::Socket).then(|| hyper::upgrade::on(&mut request));
         let (parts, body) = request.into_parts();
-        let admitted = match self.admit(&parts) {
+        let admitted = match self.admit(&parts).await {
             Ok(admitted) => admitted,
             Err(response) => return site.options.tally.count(*response),
         };
@@ -319,14 +319,15 @@ impl fmt::Debug for Site {
 
 impl Site {
     /// Turns strangers away, and answers preflights.
-    fn admit(&self, parts: &Parts) -> Result<Admitted<'_>, Box<Response<Body>>> {
+    async fn admit(&self, parts: &Parts) -> Result<Admitted<'_>, Box<Response<Body>>> {
         let rules = self.inner.rules();
         let guard = &rules.guard;
         if let Err(refused) = guard.check(parts) {
             return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
         }
         let SiteOptions { authenticator, headers: more, .. } = &self.inner.options;
-        let who = access::authenticate(authenticator.as_ref(), &parts.headers);
+        let request = AuthRequest::new(parts, guard);
+        let who = access::authenticate(authenticator.as_ref(), request).await;
         if parts.method == Method::OPTIONS {
             if who.is_err() {
                 return Err(Box::new(preflight_of_stranger(guard, parts)));
@@ -438,7 +439,7 @@ impl SiteState {
     /// key may be removed, or its grant taken away, while it arrives.
     pub(super) fn keeps(&self, who: &Who) -> Result<(), Refusal> {
         let authenticator = self.options.authenticator.as_ref();
-        let stays = authenticator.is_none_or(|it| it.keeps(who.name()));
+        let stays = authenticator.is_none_or(|it| it.keeps(who));
         if stays && who.is_current() { Ok(()) } else { Err(Refusal::KeyRemoved) }
     }
 
@@ -637,13 +638,19 @@ impl Sites {
             return site.answer(place, request).await;
         }
         let page = inner.pages.iter().find(|(place, _)| same_path(place, path));
-        self.show(page.map(|(_, page)| page), &request.into_parts().0)
+        self.show(page.map(|(_, page)| page), &request.into_parts().0).await
     }
 
     /// A page, or that there is none.
-    fn show(&self, page: Option<&SitePage>, parts: &Parts) -> Response<Body> {
+    async fn show(&self, page: Option<&SitePage>, parts: &Parts) -> Response<Body> {
         let SitesState { guard, authenticator, .. } = &*self.inner;
         let guard = Arc::clone(&guard.read().unwrap_or_else(PoisonError::into_inner));
+        let request = AuthRequest::new(parts, &guard);
+        if parts.uri.path().starts_with("/.well-known/")
+            && let Some(page) = authenticator.as_ref().and_then(|it| it.page(request))
+        {
+            return show_to_all(&guard, page, parts);
+        }
         if let Err(refused) = guard.check(parts) {
             return plain(refused.status(), format!("{refused}\n"));
         }
@@ -652,7 +659,8 @@ impl Sites {
         }
         let is_open = page.is_some_and(SitePage::is_open);
         let authenticator = authenticator.as_ref().filter(|_| !is_open);
-        let mut response = match (access::authenticate(authenticator, &parts.headers), page) {
+        let who = access::authenticate(authenticator, request).await;
+        let mut response = match (who, page) {
             (Ok(_), Some(page)) => self.read(page, &parts.method),
             (Err(denied), Some(_)) => denied.response(),
             // It is not even known who they are.
@@ -684,6 +692,25 @@ impl Sites {
             SitePage::Check(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "not yet".to_owned()),
         }
     }
+}
+
+/// A page of an authenticator, which every program and web page may read (OR-1).
+fn show_to_all(guard: &Guard, page: String, parts: &Parts) -> Response<Body> {
+    if let Err(refused) = guard.check_host(parts) {
+        return plain(refused.status(), format!("{refused}\n"));
+    }
+    let mut response = match parts.method {
+        Method::GET | Method::HEAD => endpoint::json(200, page.into()),
+        Method::OPTIONS => endpoint::empty(StatusCode::NO_CONTENT),
+        _ => endpoint::empty(StatusCode::METHOD_NOT_ALLOWED),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=300"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    // Clients send their protocol version along.
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));
+    response
 }
 
 fn unix_millis() -> u64 {

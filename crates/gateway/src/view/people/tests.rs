@@ -57,7 +57,7 @@ fn access() -> Access {
         let keys = vec![KeyHash::compute(name.as_bytes())];
         Arc::new(Principal { name: name.to_owned(), keys, ..Principal::default() })
     };
-    Access { principals: ["ada", "bob"].map(principal).into(), anonymous: None }
+    Access { principals: ["ada", "bob"].map(principal).into(), anonymous: None, tokens: None }
 }
 
 fn plan(house: SocketAddr) -> Plan {

@@ -1,3 +1,5 @@
+//! Signed tokens of real keys, and those that attackers would send.
+
 use super::*;
 
 /// Private keys that were made for these tests, and open nothing.
@@ -15,7 +17,7 @@ fn kid(signer: &Signer) -> Value {
 }
 
 fn judge(token: &str, keys: &[PublicJwk]) -> Result<(), BadToken> {
-    SignedToken::parse(token)?.verify(keys).map(drop)
+    SignedToken::parse(token)?.verify(keys.iter()).map(drop)
 }
 
 fn encoded(text: &str) -> String {

@@ -86,8 +86,8 @@ impl Authenticate for Names {
         Ok(Who::with(name, self.of(name)))
     }
 
-    fn keeps(&self, name: &str) -> bool {
-        name != "bob" || !self.is_closed.load(Ordering::SeqCst)
+    fn keeps(&self, who: &Who) -> bool {
+        who.name() != "bob" || !self.is_closed.load(Ordering::SeqCst)
     }
 }
 

@@ -1,0 +1,264 @@
+//! An entrance that accepts access tokens beside keys: a resource server of OAuth.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
+use serde_json::json;
+use switchboard_net::access::{AuthAnswer, AuthDenial, AuthRequest, Authenticate as _, Who};
+use switchboard_net::auth::jws::looks_like_jwt;
+use switchboard_proto::auth::claims::is_audience;
+
+use super::{EntranceGate, KeyTable};
+use crate::issuer::{KnownToken, TokenCheck, TokenDenial};
+use crate::token::TokenAccess;
+
+/// Where metadata of protected resources are (RFC 9728).
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// What `switchboard key new` begins a key with.
+const KEY_PREFIX: &str = "sb_";
+
+/// What a request shows of itself.
+enum Shown<'h> {
+    /// A key, or nothing.
+    Key,
+    Token(&'h str),
+    /// Several, or one that cannot be read.
+    Unclear(&'static str),
+}
+
+impl<'h> Shown<'h> {
+    /// A bearer token is a key if it has our prefix, a token if it is a JWT, and else
+    /// what it is known as (OR-19).
+    fn read(headers: &'h HeaderMap, is_key: impl Fn(&str) -> bool) -> Self {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let Some(value) = values.next() else { return Self::Key };
+        if values.next().is_some() {
+            return Self::Unclear("there are several Authorization headers");
+        }
+        let Ok(text) = value.to_str() else {
+            return Self::Unclear("the Authorization header cannot be read");
+        };
+        let (scheme, token) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        let token = token.trim();
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Self::Key;
+        }
+        if token.is_empty() || token.contains([' ', ',']) {
+            return Self::Unclear("the Authorization header has no bearer token that can be read");
+        }
+        if token.starts_with(KEY_PREFIX) || (!looks_like_jwt(token) && is_key(token)) {
+            return Self::Key;
+        }
+        Self::Token(token)
+    }
+}
+
+/// The public URL of everything here, as far as it is known (OR-4).
+fn base<'t>(tokens: &'t TokenAccess, request: AuthRequest<'_>) -> Option<Cow<'t, str>> {
+    match &tokens.public_url {
+        Some(url) => Some(Cow::Borrowed(url)),
+        None => Some(Cow::Owned(format!("http://{}", request.known_host()?))),
+    }
+}
+
+/// The metadata of the endpoint that a path below the well-known one names. Whether
+/// something is there is not told (OR-3).
+pub(super) fn metadata(tokens: &TokenAccess, request: AuthRequest<'_>) -> Option<String> {
+    let path = request.path().strip_prefix(WELL_KNOWN)?;
+    if !path.is_empty() && !path.starts_with('/') {
+        return None;
+    }
+    let base = base(tokens, request)?;
+    let issuers: Vec<_> = tokens.issuers.iter().map(|rule| rule.issuer.as_str()).collect();
+    let mut metadata = json!({
+        "resource": format!("{base}{}", path.strip_suffix('/').unwrap_or(path)),
+        "authorization_servers": issuers,
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Switchboard",
+    });
+    let scopes = tokens.basic_scopes();
+    if !scopes.is_empty() {
+        metadata["scopes_supported"] = scopes.into();
+    }
+    Some(metadata.to_string())
+}
+
+impl EntranceGate {
+    pub(super) fn admit_with_tokens(
+        &self,
+        table: &Arc<KeyTable>,
+        tokens: &Arc<TokenAccess>,
+        request: AuthRequest<'_>,
+    ) -> AuthAnswer {
+        let is_key = |shown: &str| table.access.has_key(shown.as_bytes());
+        let token = match Shown::read(request.headers(), is_key) {
+            Shown::Token(token) => token,
+            Shown::Key => return AuthAnswer::Now(self.admit_key(table, tokens, request)),
+            Shown::Unclear(why) => {
+                let challenge = self.challenge(tokens, request, Some("invalid_request"), None);
+                return AuthAnswer::Now(Err(AuthDenial::unclear(challenge, why)));
+            }
+        };
+        let base = base(tokens, request);
+        match self.authenticator.issuers.check(token) {
+            TokenCheck::Now(Ok(known)) => {
+                AuthAnswer::Now(self.admit_token(&known, tokens, base.as_deref(), || {
+                    Denials::new(self, tokens, request)
+                }))
+            }
+            TokenCheck::Now(Err(denial)) => {
+                AuthAnswer::Now(Err(Denials::new(self, tokens, request).of(denial)))
+            }
+            TokenCheck::Later(check) => {
+                let denials = Denials::new(self, tokens, request);
+                let (gate, tokens) = (self.clone(), Arc::clone(tokens));
+                let base = base.map(Cow::into_owned);
+                AuthAnswer::Later(Box::pin(async move {
+                    match check.run().await {
+                        Ok(known) => gate.admit_token(&known, &tokens, base.as_deref(), || denials),
+                        Err(denial) => Err(denials.of(denial)),
+                    }
+                }))
+            }
+        }
+    }
+
+    fn admit_key(
+        &self,
+        table: &KeyTable,
+        tokens: &TokenAccess,
+        request: AuthRequest<'_>,
+    ) -> Result<Who, AuthDenial> {
+        let shows = table.access.identify(request.headers());
+        match shows {
+            Ok(_) => self.authenticate(request.headers()),
+            Err(denied) => {
+                let is_shown = matches!(denied, super::Denied::UnknownKey);
+                let error = is_shown.then_some("invalid_token");
+                let challenge = self.challenge(tokens, request, error, None);
+                let text = if is_shown {
+                    "the key is not known; send an access token or a key"
+                } else {
+                    "an access token or a key is needed; send it as a bearer token"
+                };
+                Err(AuthDenial::unknown(challenge, text))
+            }
+        }
+    }
+
+    /// Lets the bearer of a token in that counts, if it was issued for this place.
+    fn admit_token(
+        &self,
+        known: &Arc<KnownToken>,
+        tokens: &TokenAccess,
+        base: Option<&str>,
+        denials: impl FnOnce() -> Denials,
+    ) -> Result<Who, AuthDenial> {
+        let facts = &known.facts;
+        let rule = tokens.issuer(&facts.issuer);
+        let more = rule.map(|rule| &*rule.audiences).unwrap_or_default();
+        if !is_audience(&facts.audiences, base, &self.paths, more) {
+            let (issuer, subject) = (&facts.issuer, &facts.subject);
+            tracing::info!(
+                issuer,
+                subject,
+                "access token refused: it is for another audience (aud)"
+            );
+            return Err(denials().of(TokenDenial::Invalid));
+        }
+        let Some(user) = self.authenticator.token_user(known) else {
+            return Err(denials().of(TokenDenial::Unclear(5)));
+        };
+        if !self.lets(&user.principal.grant) {
+            // Another scope may let them in.
+            let lacking = tokens.lacking(facts, |grant| self.lets(grant));
+            let lacking = lacking.filter(|_| self.place.is_some());
+            return Err(match lacking {
+                Some(scope) => denials().insufficient(&scope),
+                None => self.not_for_them(),
+            });
+        }
+        self.authenticator.sweep_token_users();
+        Ok(self.enter(&user.user, None, Some(Arc::clone(known))))
+    }
+
+    pub(super) fn insufficient(
+        &self,
+        table: &KeyTable,
+        request: AuthRequest<'_>,
+        scope: &str,
+    ) -> AuthDenial {
+        match &table.access.tokens {
+            Some(tokens) => Denials::new(self, tokens, request).insufficient(scope),
+            None => AuthDenial::forbidden("this is not for you"),
+        }
+    }
+
+    /// Says how to come in (OR-5).
+    fn challenge(
+        &self,
+        tokens: &TokenAccess,
+        request: AuthRequest<'_>,
+        error: Option<&str>,
+        scope: Option<&str>,
+    ) -> HeaderValue {
+        let denials = Denials::new(self, tokens, request);
+        denials.challenge(error, scope)
+    }
+}
+
+/// What is said to clients that do not come in at an entrance.
+struct Denials {
+    /// The address of the metadata.
+    metadata: Option<String>,
+    /// The scopes to begin with.
+    basic: String,
+}
+
+impl Denials {
+    fn new(gate: &EntranceGate, tokens: &TokenAccess, request: AuthRequest<'_>) -> Self {
+        let path = request.path();
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let is_own = gate.paths.iter().any(|own| own == path);
+        let path = if is_own { path } else { gate.paths.first().map_or("", String::as_str) };
+        let metadata = base(tokens, request).map(|base| format!("{base}{WELL_KNOWN}{path}"));
+        Self { metadata, basic: tokens.basic_scopes().join(" ") }
+    }
+
+    fn challenge(&self, error: Option<&str>, scope: Option<&str>) -> HeaderValue {
+        let scope = scope.unwrap_or(&self.basic);
+        let scope = Some(scope).filter(|scope| !scope.is_empty());
+        let parts =
+            [("resource_metadata", self.metadata.as_deref()), ("scope", scope), ("error", error)];
+        let parts =
+            parts.into_iter().filter_map(|(name, value)| Some(format!("{name}=\"{}\"", value?)));
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        let challenge = HeaderValue::try_from(format!("Bearer {parts}").trim_end());
+        challenge.unwrap_or(HeaderValue::from_static("Bearer"))
+    }
+
+    /// Texts name the rule; the log has the reason (OR-20).
+    fn of(&self, denial: TokenDenial) -> AuthDenial {
+        match denial {
+            TokenDenial::Invalid => AuthDenial::unknown(
+                self.challenge(Some("invalid_token"), None),
+                "the access token is not valid here; sign in again",
+            ),
+            TokenDenial::Unclear(retry) => AuthDenial::unavailable(
+                retry,
+                "the access token cannot be checked at this time; try again",
+            ),
+        }
+    }
+
+    fn insufficient(&self, scope: &str) -> AuthDenial {
+        let challenge = self.challenge(Some("insufficient_scope"), Some(scope));
+        AuthDenial::insufficient(
+            challenge,
+            format!("this takes an access token with the scopes {scope}"),
+        )
+    }
+}

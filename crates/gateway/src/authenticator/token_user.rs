@@ -1,0 +1,170 @@
+//! The users that access tokens stand for. They are in no file: they are there while a token
+//! of theirs counts, and are forgotten when the last one is over.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::time::Duration;
+
+use switchboard_net::OwnedTask;
+use switchboard_proto::auth::claims::LEEWAY;
+use tokio::sync::Notify;
+
+use super::{Authenticator, Usage};
+use crate::issuer::KnownToken;
+use crate::policy::{Grant, Principal};
+use crate::token::TokenAccess;
+use crate::{lock, read, write};
+
+/// Users with tokens at a time.
+const MAX_USERS: usize = 8192;
+
+/// How often somebody looks whose tokens are over, at least; clocks may be set.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// The user of a token, and what it grants by one table of the authenticator.
+#[derive(Clone, Debug)]
+pub(crate) struct TokenUser {
+    edition: u64,
+    pub(super) user: Arc<Usage>,
+    pub(super) principal: Arc<Principal>,
+}
+
+/// All users with tokens, by name.
+#[derive(Default)]
+pub(super) struct TokenUsers {
+    users: RwLock<HashMap<Arc<str>, Arc<Usage>>>,
+    /// The task that ends what belongs to users whose tokens are over.
+    sweeping: Mutex<Option<OwnedTask>>,
+    /// Told when a user comes, whose token may be over first, and when a key is gone.
+    pub(super) earlier: Arc<Notify>,
+}
+
+impl TokenUsers {
+    pub(super) fn grants(&self) -> Vec<Grant> {
+        read(&self.users).values().map(|user| user.principal().grant.clone()).collect()
+    }
+
+    /// Keeps the users of these issuers, with the limits that hold now.
+    pub(super) fn follow(&self, access: Option<&TokenAccess>) {
+        write(&self.users).retain(|_, user| {
+            let identity = user.identity.as_deref().unwrap_or_default();
+            let rules = access.map(|access| &*access.issuers).unwrap_or_default();
+            let rule = rules.iter().find(|rule| {
+                let is_of =
+                    identity.strip_prefix(&*rule.name).is_some_and(|it| it.starts_with('/'));
+                is_of && identity.ends_with(&format!("\0{}", rule.issuer))
+            });
+            match rule.map(|rule| rule.grant.clone().unwrap_or_default()) {
+                Some(limits) => {
+                    let principal =
+                        Principal { sessions: limits.sessions, ..(*user.principal()).clone() };
+                    user.change(&Arc::new(Principal {
+                        rate: limits.rate,
+                        calls: limits.calls,
+                        ..principal
+                    }));
+                }
+                None => user.is_gone.store(true, Ordering::SeqCst),
+            }
+            rule.is_some()
+        });
+    }
+
+    /// The user of that name; none if there are too many.
+    fn find(&self, principal: &Arc<Principal>, issuer: &str) -> Option<Arc<Usage>> {
+        if let Some(user) = read(&self.users).get(&*principal.name) {
+            return Some(Arc::clone(user));
+        }
+        let mut users = write(&self.users);
+        if let Some(user) = users.get(&*principal.name) {
+            return Some(Arc::clone(user));
+        }
+        if users.len() >= MAX_USERS {
+            let idle =
+                users.iter().find(|(_, user)| user.is_idle()).map(|(name, _)| Arc::clone(name))?;
+            if let Some(user) = users.remove(&idle) {
+                user.is_gone.store(true, Ordering::SeqCst);
+            }
+        }
+        // Whoever comes back later is the same: what is theirs belongs to issuer and subject.
+        let identity = format!("{}\0{issuer}", principal.name);
+        let user = Arc::new(Usage::called(principal, Some(identity.into())));
+        users.insert(Arc::clone(&user.name), Arc::clone(&user));
+        self.earlier.notify_one();
+        Some(user)
+    }
+
+    /// Forgets those whose tokens are over; whether something of theirs may be open.
+    fn sweep(&self, now: u64) -> bool {
+        let is_over = |user: &Arc<Usage>| user.until.load(Ordering::Relaxed) < now;
+        let gone: Vec<_> = write(&self.users).extract_if(|_, user| is_over(user)).collect();
+        for (_, user) in &gone {
+            user.is_gone.store(true, Ordering::SeqCst);
+        }
+        gone.iter().any(|(_, user)| !user.is_idle())
+    }
+
+    /// When the next token is over.
+    fn next_end(&self) -> Option<u64> {
+        read(&self.users).values().map(|user| user.until.load(Ordering::Relaxed)).min()
+    }
+}
+
+impl Usage {
+    fn is_idle(&self) -> bool {
+        self.sessions.load(Ordering::Relaxed) == 0 && lock(&self.meter).is_idle()
+    }
+}
+
+impl Authenticator {
+    /// The user of a token, by the rules that hold now; none if there is no place for them
+    /// or their issuer is not accepted any more.
+    pub(super) fn token_user(&self, token: &KnownToken) -> Option<TokenUser> {
+        let table = self.table();
+        let mut known = lock(&token.user);
+        let is_same = |it: &&TokenUser| {
+            it.edition == table.edition && !it.user.is_gone.load(Ordering::SeqCst)
+        };
+        if let Some(found) = known.as_ref().filter(is_same) {
+            return Some(found.clone());
+        }
+        let tokens = table.access.tokens.as_ref()?;
+        let principal = Arc::new(tokens.principal(&token.facts)?);
+        let issuer = &tokens.issuer(&token.facts.issuer)?.issuer;
+        let user = self.token_users.find(&principal, issuer)?;
+        user.change(&principal);
+        user.until.fetch_max(token.facts.expires.saturating_add(LEEWAY), Ordering::Relaxed);
+        let found = TokenUser { edition: table.edition, user, principal };
+        *known = Some(found.clone());
+        Some(found)
+    }
+
+    /// A user with tokens.
+    #[cfg(test)]
+    pub(super) fn token_users_of(&self, name: &str) -> Option<Arc<Usage>> {
+        read(&self.token_users.users).get(name).cloned()
+    }
+
+    /// Ends what belongs to users whose tokens are over, from here on (OR-18).
+    pub(super) fn sweep_token_users(self: &Arc<Self>) {
+        let mut sweeping = lock(&self.token_users.sweeping);
+        let (this, earlier) = (Arc::downgrade(self), Arc::clone(&self.token_users.earlier));
+        sweeping.get_or_insert_with(|| OwnedTask::spawn(sweep(this, earlier)));
+    }
+}
+
+async fn sweep(authenticator: Weak<Authenticator>, earlier: Arc<Notify>) {
+    loop {
+        let Some(there) = authenticator.upgrade() else { return };
+        let now = (there.sessions.clock)();
+        let is_over = there.token_users.sweep(now);
+        if there.issuers.take_lost() || is_over {
+            there.tell_replaced();
+        }
+        let end = there.token_users.next_end();
+        drop(there);
+        let wait = end.map_or(LOOK, |end| Duration::from_secs(end.saturating_sub(now) + 1));
+        _ = tokio::time::timeout(wait.min(LOOK), earlier.notified()).await;
+    }
+}

@@ -1,0 +1,186 @@
+//! Tokens against an issuer with real sockets: signatures, keys that rotate, introspection.
+
+use serde_json::json;
+use switchboard_testkit::issuer::Issuer;
+
+use super::*;
+
+const AUDIENCE: &str = "https://gw.example/mcp";
+
+fn rule(issuer: &Issuer) -> IssuerRule {
+    IssuerRule {
+        name: "corp".to_owned(),
+        issuer: issuer.url.clone(),
+        introspect: Some(crate::token::Introspection {
+            client_id: "gw".to_owned(),
+            client_secret: "s3cret".to_owned(),
+        }),
+        ..IssuerRule::default()
+    }
+}
+
+fn accepting(issuer: &Issuer) -> Arc<Issuers> {
+    let issuers = Issuers::new(None, system_clock(), &Arc::default());
+    let rules = vec![rule(issuer)];
+    issuers.follow(Some(&TokenAccess { issuers: rules, ..TokenAccess::default() }));
+    issuers
+}
+
+async fn check(issuers: &Arc<Issuers>, token: &str) -> Result<String, TokenDenial> {
+    let checked = match issuers.check(token) {
+        TokenCheck::Now(checked) => checked,
+        TokenCheck::Later(check) => check.run().await,
+    };
+    checked.map(|known| known.facts.subject.clone())
+}
+
+fn state(issuers: &Issuers) -> Arc<IssuerState> {
+    Arc::clone(&read(&issuers.states)[0])
+}
+
+/// Forgets that a token had the keys read a moment ago.
+fn after_a_pause(issuers: &Issuers) {
+    lock(&state(issuers).keys).asked = None;
+}
+
+const INVALID: Result<String, TokenDenial> = Err(TokenDenial::Invalid);
+
+// wire: OR-9, OR-10
+#[tokio::test]
+async fn a_token_is_checked_once_and_then_found_by_its_hash() {
+    let issuer = Issuer::start().await;
+    let issuers = accepting(&issuer);
+    let token = issuer.token("ada", AUDIENCE, &json!({}));
+    assert_eq!(check(&issuers, &token).await, Ok("ada".to_owned()));
+    for _ in 0..3 {
+        let TokenCheck::Now(Ok(_)) = issuers.check(&token) else { panic!("it is known") };
+    }
+    let text = format!("{:?}", state(&issuers).rule);
+    assert!(!text.contains("s3cret"), "{text}");
+}
+
+// wire: OR-12, OA-14
+#[tokio::test]
+async fn tokens_with_made_up_keys_have_the_keys_read_once() {
+    let (issuer, other) = (Issuer::start().await, Issuer::start().await);
+    let issuers = accepting(&issuer);
+    let good = issuer.token("ada", AUDIENCE, &json!({}));
+    assert_eq!(check(&issuers, &good).await, Ok("ada".to_owned()));
+    let before = issuer.reads();
+    for number in 0..300 {
+        other.rotate(&format!("kid-{number}"));
+        let forged = other.sign(&issuer.claims("ada", AUDIENCE, &json!({"jti": number})));
+        assert_eq!(check(&issuers, &forged).await, INVALID);
+        assert_eq!(check(&issuers, &good).await, Ok("ada".to_owned()));
+    }
+    assert!(issuer.reads() <= before + 1, "{} reads", issuer.reads() - before);
+}
+
+// wire: OR-12, OA-15
+#[tokio::test]
+async fn keys_that_are_rotated_reused_or_withdrawn_are_noticed() {
+    let issuer = Issuer::start().await;
+    let issuers = accepting(&issuer);
+    let old = issuer.token("old", AUDIENCE, &json!({}));
+    assert_eq!(check(&issuers, &old).await, Ok("old".to_owned()));
+    issuer.rotate("second");
+    let new = issuer.token("new", AUDIENCE, &json!({}));
+    after_a_pause(&issuers);
+    assert_eq!(check(&issuers, &new).await, Ok("new".to_owned()));
+    assert_eq!(check(&issuers, &old).await, Ok("old".to_owned()), "its key is still there");
+    // A new key under the name of the old one.
+    issuer.rotate("second");
+    issuer.withdraw();
+    let reused = issuer.token("reused", AUDIENCE, &json!({}));
+    after_a_pause(&issuers);
+    assert_eq!(check(&issuers, &reused).await, Ok("reused".to_owned()));
+    assert_eq!(check(&issuers, &old).await, INVALID, "its key is gone");
+    assert_eq!(check(&issuers, &new).await, INVALID, "its key is gone");
+}
+
+// wire: OR-12, OA-15
+#[tokio::test]
+async fn old_keys_count_for_a_day_while_the_issuer_is_down() {
+    let issuer = Issuer::start().await;
+    let issuers = accepting(&issuer);
+    let first = issuer.token("first", AUDIENCE, &json!({}));
+    assert_eq!(check(&issuers, &first).await, Ok("first".to_owned()));
+    issuer.set_down(true);
+    after_a_pause(&issuers);
+    let (second, third) =
+        (issuer.token("second", AUDIENCE, &json!({})), issuer.token("third", AUDIENCE, &json!({})));
+    issuer.rotate("next");
+    let unknown = issuer.token("unknown", AUDIENCE, &json!({}));
+    let unclear = Err(TokenDenial::Unclear(RETRY));
+    assert_eq!(check(&issuers, &unknown).await, unclear, "nobody can tell, so nobody says no");
+    let read_before = |time| lock(&state(&issuers).keys).read = Instant::now().checked_sub(time);
+    read_before(Duration::from_hours(23));
+    assert_eq!(check(&issuers, &second).await, Ok("second".to_owned()));
+    read_before(Duration::from_hours(25));
+    assert_eq!(check(&issuers, &third).await, unclear);
+}
+
+// wire: OA-13
+#[tokio::test]
+async fn a_remembered_token_ends_with_its_time() {
+    let issuer = Issuer::start().await;
+    let ahead = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let (shift, real) = (Arc::clone(&ahead), system_clock());
+    let clock: Clock = Arc::new(move || real() + shift.load(Ordering::Relaxed));
+    let issuers = Issuers::new(None, clock, &Arc::default());
+    let rules = vec![rule(&issuer)];
+    issuers.follow(Some(&TokenAccess { issuers: rules, ..TokenAccess::default() }));
+    let token = issuer.token("ada", AUDIENCE, &json!({}));
+    assert_eq!(check(&issuers, &token).await, Ok("ada".to_owned()));
+    ahead.store(600 + 50, Ordering::Relaxed);
+    assert_eq!(check(&issuers, &token).await, Ok("ada".to_owned()), "within the leeway");
+    ahead.store(600 + 70, Ordering::Relaxed);
+    assert_eq!(check(&issuers, &token).await, INVALID);
+}
+
+// wire: OR-13
+#[tokio::test]
+async fn issuers_are_asked_about_opaque_tokens_and_remembered_for_a_moment() {
+    let issuer = Issuer::start().await;
+    let issuers = accepting(&issuer);
+    assert_eq!(check(&issuers, "opaque-1").await, INVALID);
+    issuer.activate("opaque-1", issuer.claims("ada", AUDIENCE, &json!({"iss": null})));
+    assert_eq!(check(&issuers, "opaque-1").await, INVALID, "a no counts for some seconds");
+    issuer.activate("opaque-2", issuer.claims("ada", AUDIENCE, &json!({})));
+    assert_eq!(check(&issuers, "opaque-2").await, Ok("ada".to_owned()));
+    let questions = issuer.questions();
+    assert_eq!(check(&issuers, "opaque-2").await, Ok("ada".to_owned()));
+    assert_eq!(issuer.questions(), questions);
+    issuer
+        .activate("opaque-3", issuer.claims("ada", AUDIENCE, &json!({"iss": "https://b.example"})));
+    assert_eq!(check(&issuers, "opaque-3").await, INVALID);
+    issuer.set_down(true);
+    assert_eq!(check(&issuers, "opaque-4").await, Err(TokenDenial::Unclear(RETRY)));
+    write(&issuers.known).values_mut().for_each(|it| it.until -= KNOWN_ANSWER);
+    assert_eq!(check(&issuers, "opaque-2").await, Err(TokenDenial::Unclear(RETRY)));
+}
+
+#[tokio::test]
+async fn tokens_are_remembered_within_a_bound() {
+    let issuers = Issuers::new(None, system_clock(), &Arc::default());
+    for number in 0..MAX_KNOWN + 100 {
+        let mut hash = TokenHash::default();
+        hash[..8].copy_from_slice(&number.to_be_bytes());
+        issuers.remember(hash, None, KNOWN_NO);
+    }
+    assert_eq!(read(&issuers.known).len(), MAX_KNOWN);
+}
+
+#[test]
+fn metadata_are_looked_for_where_the_rules_say() {
+    // wire: OC-6
+    let urls = |issuer| metadata_urls(issuer).join(" ");
+    assert_eq!(
+        urls("https://a.example"),
+        "https://a.example/.well-known/oauth-authorization-server https://a.example/.well-known/openid-configuration"
+    );
+    assert_eq!(
+        urls("https://a.example/t"),
+        "https://a.example/.well-known/oauth-authorization-server/t https://a.example/.well-known/openid-configuration/t https://a.example/t/.well-known/openid-configuration"
+    );
+}
