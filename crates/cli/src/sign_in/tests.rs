@@ -1,3 +1,5 @@
+//! What flags and files say about signing in.
+
 use clap::Parser as _;
 use switchboard_gateway::config::{CallbackPlan, ServerOptions};
 
@@ -28,7 +30,6 @@ fn plan() -> OauthPlan {
 
 #[test]
 fn flags_are_stronger_than_files() {
-    // wire: OD-16
     assert_eq!(settings(&plan(), &args("")).unwrap(), plan().settings);
     let said = settings(
         &plan(),

@@ -114,7 +114,7 @@ fn come_back(page: &str) -> String {
 
 #[test]
 fn one_login_is_known_to_all_commands_until_logout() {
-    // wire: OC-32, OC-37, OC-49, OA-24, OT-1
+    // wire: OC-32, OC-37, OC-49, OT-1
     let provider = Provider::start();
     let url = format!("http://{}/mcp", provider.address);
     let store = std::env::temp_dir().join(format!("switchboard-login-{}", std::process::id()));
