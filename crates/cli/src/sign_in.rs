@@ -27,7 +27,7 @@ const CALLBACK_PATH: &str = "/oauth/callback";
 
 /// How people are asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking {
+pub(crate) struct AskUser {
     pub(crate) login: LoginChoice,
     /// Nobody else reads stdin.
     pub(crate) owns_stdin: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Asking {
 pub(crate) fn with_tokens(
     found: &NamedServer,
     args: &OauthArgs,
-    asking: Asking,
+    asking: AskUser,
     fetch: Fetch,
 ) -> CommandResult<ServerTarget> {
     let server = found.server.clone();
@@ -57,7 +57,7 @@ pub(crate) fn with_tokens(
 pub(crate) fn authorizer(
     found: &NamedServer,
     args: &OauthArgs,
-    asking: Asking,
+    asking: AskUser,
     fetch: Fetch,
 ) -> CommandResult<Authorizer> {
     let account = account(found, args.account.clone())?;

@@ -19,7 +19,7 @@ use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
 use crate::output::{
     cell, contents, plain, replace_progress, resource, show_progress, table, write_line,
 };
-use crate::sign_in::{self, Asking};
+use crate::sign_in::{self, AskUser};
 use crate::signal::StopSignal;
 use crate::target::{self, NamedServer};
 
@@ -93,7 +93,7 @@ async fn with_tokens(found: &NamedServer, args: &ReachArgs) -> CommandResult<Ser
     }
     let fetch = target::fetch(args.remote.ca_file.as_deref(), &NetworkArgs::default());
     let (fetch, oauth) = (fetch.map_err(usage)?, OauthArgs::default());
-    let asking = Asking { login: LoginChoice::Never, owns_stdin: false };
+    let asking = AskUser { login: LoginChoice::Never, owns_stdin: false };
     let authorizer = sign_in::authorizer(found, &oauth, asking, fetch.clone()).map_err(usage)?;
     match authorizer.tokens().await.map_err(other)? {
         Some(_) => sign_in::with_tokens(found, &oauth, asking, fetch).map_err(usage),
