@@ -31,7 +31,7 @@ const CALLBACK_PATH: &str = "/oauth/callback";
 
 /// How people are asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking {
+pub(crate) struct AskUser {
     pub(crate) login: LoginChoice,
     /// Nobody else reads stdin.
     pub(crate) owns_stdin: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Asking {
 pub(crate) fn with_tokens(
     found: &NamedServer,
     args: &OauthArgs,
-    asking: Asking,
+    asking: AskUser,
     fetch: Fetch,
 ) -> CommandResult<ServerTarget> {
     let server = found.server.clone();
@@ -70,7 +70,7 @@ pub(crate) fn shared_accounts() -> Accounts {
 pub(crate) fn authorizer(
     found: &NamedServer,
     args: &OauthArgs,
-    asking: Asking,
+    asking: AskUser,
     fetch: Fetch,
 ) -> CommandResult<Authorizer> {
     let account = account(found, args.account.clone())?;

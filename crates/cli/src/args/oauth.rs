@@ -33,7 +33,7 @@ pub(crate) struct OauthArgs {
     #[arg(long, value_name = "SCOPE")]
     pub(crate) oauth_scope: Vec<String>,
     /// What tokens are for, or false to leave it out, as Microsoft Entra wants it
-    #[arg(long, value_name = "URI")]
+    #[arg(long, value_name = "URI", overrides_with = "oauth_resource")]
     pub(crate) oauth_resource: Option<String>,
     /// The URL of a document that describes you, which is your id where that is understood
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]

@@ -12,7 +12,7 @@ use switchboard_net::auth::store::{RecordId, RecordKind, RecordStore as _, Store
 use switchboard_net::auth::{Account, Authorizer};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::upstream::Target;
-use switchboard_proto::auth::{AuthError, Challenge, TokenRecord};
+use switchboard_proto::auth::{AuthError, AuthMethod, Challenge, TokenRecord};
 
 use super::client::{interrupted, other, until, usage};
 use crate::args::{
@@ -21,7 +21,7 @@ use crate::args::{
 };
 use crate::exit::{CommandError, CommandResult, ExitStatus};
 use crate::output::table;
-use crate::sign_in::{self, Asking, UserStore};
+use crate::sign_in::{self, AskUser, UserStore};
 use crate::signal::StopSignal;
 use crate::target::{self, NamedServer};
 
@@ -30,7 +30,7 @@ pub(super) async fn login(args: &LoginArgs) -> CommandResult {
     let stop = StopSignal::on_signals().map_err(other)?;
     let found = find(&args.server)?;
     let fetch = fetch(&args.server)?;
-    let asking = Asking { login: LoginChoice::Wait, owns_stdin: true };
+    let asking = AskUser { login: LoginChoice::Wait, owns_stdin: true };
     let authorizer = sign_in::authorizer(&found, &args.oauth, asking, fetch.clone());
     let authorizer = authorizer.map_err(usage)?;
     let account = sign_in::account(&found, args.oauth.account.clone()).map_err(usage)?;
@@ -95,7 +95,7 @@ pub(super) async fn run(command: &AuthCommand) -> CommandResult {
             let record = authorizer.tokens().await.map_err(refused)?.ok_or_else(nobody)?;
             let mut about = describe(&account, &record);
             let source = &record.source;
-            let method = source.client.auth_method.map(|method| method.name());
+            let method = source.client.auth_method.map(AuthMethod::name);
             let more = json!({
                 "clientId": source.client.client_id,
                 "clientAuthentication": method,
@@ -182,7 +182,7 @@ fn open(args: &AccountArgs) -> CommandResult<(Account, Authorizer)> {
     let account = sign_in::account(&found, args.account.clone()).map_err(usage)?;
     let (name, store) = (args.account.clone(), args.store.clone());
     let oauth = OauthArgs { account: name, store, ..OauthArgs::default() };
-    let asking = Asking { login: LoginChoice::Never, owns_stdin: false };
+    let asking = AskUser { login: LoginChoice::Never, owns_stdin: false };
     let authorizer = sign_in::authorizer(&found, &oauth, asking, fetch(&args.server)?);
     Ok((account, authorizer.map_err(usage)?))
 }
@@ -243,8 +243,7 @@ fn lines(about: &Value) -> String {
             shown.push_str(&crate::output::plain(&format!("{label:13} {text}\n")));
         }
     }
-    shown.push_str(&format!("{:13} {}", "until", until_when(about)));
-    shown
+    format!("{shown}{:13} {}", "until", until_when(about))
 }
 
 /// How long the tokens last, in words.
@@ -286,6 +285,7 @@ fn nobody() -> CommandError {
         .for_scripts(ExitStatus::Auth, "auth")
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to `map_err`")]
 fn refused(error: AuthError) -> CommandError {
     let failure = CommandError::new(error.to_string());
     match error {

@@ -11,7 +11,7 @@ use switchboard_proto::limits::Limits;
 
 use crate::args::BridgeArgs;
 use crate::exit::{CommandResult, wrong};
-use crate::sign_in::Asking;
+use crate::sign_in::AskUser;
 use crate::signal::StopSignal;
 use crate::target::NamedServer;
 use crate::{serve, sign_in, target};
@@ -92,7 +92,7 @@ fn servers(args: &BridgeArgs) -> CommandResult<Vec<(Option<String>, ServerTarget
 /// The server with the token of its account, where it wants one.
 fn with_tokens(found: &NamedServer, args: &BridgeArgs) -> CommandResult<ServerTarget> {
     let fetch = target::fetch(args.remote.ca_file.as_deref(), &args.network)?;
-    let asking = Asking { login: args.login, owns_stdin: args.serve.port.is_some() };
+    let asking = AskUser { login: args.login, owns_stdin: args.serve.port.is_some() };
     sign_in::with_tokens(found, &args.oauth, asking, fetch)
 }
 

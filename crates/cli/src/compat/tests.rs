@@ -118,7 +118,6 @@ fn what_is_not_honoured_is_told_and_what_has_no_effect_too() {
 
 #[test]
 fn flags_for_signing_in_are_ours_in_other_words() {
-    // wire: OD-16
     let line = "mcp-remote https://a.example/mcp";
     let plain = "--direct --callback-host=localhost";
     for (theirs, expected) in [

@@ -50,7 +50,6 @@ impl Case {
 
 /// A line that runs, and the servers that it may be about.
 struct Stage {
-    line: String,
     /// Taken by checks that run it to its end.
     running: Option<Switchboard>,
     url: Upstream,
@@ -109,7 +108,7 @@ impl Stage {
         let vars: Vec<_> = case.vars.iter().map(|(name, value)| (*name, filled(value))).collect();
         let vars: Vec<_> = vars.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let running = Switchboard::start_program(program, &words, &vars);
-        Self { line: case.line.to_owned(), running: Some(running), url, _sse: sse }
+        Self { running: Some(running), url, _sse: sse }
     }
 
     fn running(&mut self) -> &mut Switchboard {
@@ -224,5 +223,5 @@ fn the_help_names_every_flag_and_what_it_means() {
     let help = Switchboard::start(&["mcp-remote", "--help"]).finish().stdout;
     assert!(help.contains("--ignore-tool VALUE"), "{help}");
     assert!(help.contains("= bridge --ignore-tool"), "{help}");
-    assert!(help.contains("ignored: switchboard does not sign in with OAuth"), "{help}");
+    assert!(help.contains("= bridge --oauth-client-info"), "{help}");
 }

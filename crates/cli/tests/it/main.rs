@@ -25,6 +25,8 @@ mod inherit;
 #[cfg(test)]
 mod log;
 #[cfg(test)]
+mod login;
+#[cfg(test)]
 mod named;
 #[cfg(test)]
 mod process;

@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn only_pages_are_opened() {
-        // wire: OC-11, OC-38, OA-5
+        // wire: OC-11, OC-38
         for good in ["https://as/a?b=c&d=%20#e", "http://127.0.0.1:1/"] {
             check_page(good).unwrap();
         }

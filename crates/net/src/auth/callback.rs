@@ -101,7 +101,7 @@ impl Callback {
         mut judge: impl FnMut(&str) -> Option<Result<T, AuthError>>,
     ) -> Result<T, AuthError> {
         let local = |error: io::Error| AuthError::Local(format!("nobody can come back: {error}"));
-        let (visits, mut arriving) = mpsc::channel::<Visit>(MOST_CONNECTIONS);
+        let (visits, mut arriving) = mpsc::channel::<CallbackVisit>(MOST_CONNECTIONS);
         let reception = Reception { path: self.path.clone(), hosts: self.hosts.clone(), visits };
         let options = ListenOptions {
             max_connections: MOST_CONNECTIONS,
@@ -212,7 +212,7 @@ async fn bind_one(address: SocketAddr) -> io::Result<StdListener> {
 
 /// Somebody came to our path.
 #[derive(Debug)]
-struct Visit {
+struct CallbackVisit {
     query: String,
     reply: oneshot::Sender<Response<Full<Bytes>>>,
 }
@@ -222,7 +222,7 @@ struct Visit {
 struct Reception {
     path: String,
     hosts: [String; 4],
-    visits: mpsc::Sender<Visit>,
+    visits: mpsc::Sender<CallbackVisit>,
 }
 
 impl Reception {
@@ -238,12 +238,13 @@ impl Reception {
     }
 }
 
-type Answering = Pin<Box<dyn Future<Output = Result<Response<Full<Bytes>>, io::Error>> + Send>>;
+type CallbackAnswer =
+    Pin<Box<dyn Future<Output = Result<Response<Full<Bytes>>, io::Error>> + Send>>;
 
 impl<B> Service<Request<B>> for Reception {
     type Response = Response<Full<Bytes>>;
     type Error = io::Error;
-    type Future = Answering;
+    type Future = CallbackAnswer;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
@@ -255,7 +256,7 @@ impl<B> Service<Request<B>> for Reception {
         let (visits, is_http1) = (self.visits.clone(), request.version() <= Version::HTTP_11);
         Box::pin(async move {
             let (reply, verdict) = oneshot::channel();
-            let is_sent = is_expected && visits.send(Visit { query, reply }).await.is_ok();
+            let is_sent = is_expected && visits.send(CallbackVisit { query, reply }).await.is_ok();
             let verdict = if is_sent { verdict.await.ok() } else { None };
             let mut response = verdict.unwrap_or_else(|| {
                 page(StatusCode::NOT_FOUND, "There is nothing here", "You can close this page.")

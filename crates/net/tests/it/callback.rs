@@ -43,7 +43,7 @@ async fn visit(callback: &Callback, method: &str, target: &str, host: &str) -> S
 
 #[tokio::test]
 async fn only_the_answer_to_the_sign_in_ends_the_wait() {
-    // wire: OC-33, OC-34, OA-3
+    // wire: OC-33, OC-34
     let callback = Callback::bind("127.0.0.1", 0, "/oauth/callback").await.unwrap();
     let own = authority(&callback);
     let port = own.rsplit(':').next().unwrap();

@@ -10,6 +10,8 @@ const LOOPS: &[&str] = &["crates/net/src/drive.rs", "crates/net/src/http/listen.
 /// Who finds members in JSON text. Everybody else asks a `Message`, which knows where
 /// they are, or a `Part` of one.
 const READERS: &[&str] = &[
+    // Records of the store, and the claims of an ID token.
+    "crates/cli/src/command/account.rs",
     // Status that a gateway of ours reports, which is no message.
     "crates/cli/src/command/status.rs",
     // What servers send that may be no message at all.

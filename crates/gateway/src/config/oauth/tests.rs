@@ -1,3 +1,5 @@
+//! What files say about signing in.
+
 use std::path::Path;
 
 use switchboard_proto::auth::{GrantType, OauthSettings, ResourceParameter, Secret};
@@ -65,7 +67,6 @@ fn our_own_block_is_read() {
 
 #[test]
 fn blocks_of_six_clients_are_read() {
-    // wire: OD-16
     let claude = plan(
         r#""oauth": {"clientId": "c", "callbackPort": 3118, "scopes": "a b",
             "authServerMetadataUrl": "https://as/.well-known/openid-configuration", "xaa": true}"#,
