@@ -23,7 +23,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use switchboard_gateway::plan::Secret;
+use switchboard_gateway::plan::PlanSecret;
 use switchboard_gateway::status::is_hidden;
 use switchboard_proto::moment;
 use tracing::field::{Field, Visit};
@@ -198,18 +198,18 @@ fn tame(text: &str) -> String {
     tamed
 }
 
-static SECRETS: RwLock<Option<Arc<[Secret]>>> = RwLock::new(None);
+static SECRETS: RwLock<Option<Arc<[PlanSecret]>>> = RwLock::new(None);
 
 /// Leaves these out of all lines from here on. The longest should come first.
-pub(crate) fn hide(secrets: Vec<Secret>) {
+pub(crate) fn hide(secrets: Vec<PlanSecret>) {
     let secrets = (!secrets.is_empty()).then(|| secrets.into());
     *SECRETS.write().unwrap_or_else(PoisonError::into_inner) = secrets;
 }
 
 /// `text` without the secrets.
-fn veiled<'t>(text: &'t str, secrets: &[Secret]) -> Cow<'t, str> {
+fn veiled<'t>(text: &'t str, secrets: &[PlanSecret]) -> Cow<'t, str> {
     let mut text = Cow::Borrowed(text);
-    for Secret { name, value } in secrets {
+    for PlanSecret { name, value } in secrets {
         if text.contains(&**value) {
             text = Cow::Owned(text.replace(&**value, &format!("${{{name}}}")));
         }
@@ -327,7 +327,8 @@ mod tests {
 
     #[test]
     fn a_secret_becomes_its_name_wherever_it_stands() {
-        let secret = |name: &str, value: &str| Secret { name: name.into(), value: value.into() };
+        let secret =
+            |name: &str, value: &str| PlanSecret { name: name.into(), value: value.into() };
         let secrets = [secret("LONG", "s3cret-s3cret"), secret("SHORT", "s3cret")];
         assert_eq!(veiled("as3cret s3cret-s3cret.", &secrets), "a${SHORT} ${LONG}.");
         assert!(matches!(veiled("plain", &secrets), Cow::Borrowed("plain")));

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 
 use switchboard_net::auth::browser::open_browser;
-use switchboard_net::auth::person::Person;
+use switchboard_net::auth::person::SignInPerson;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::output::plain;
@@ -41,7 +41,7 @@ impl TerminalUser {
     }
 }
 
-impl Person for TerminalUser {
+impl SignInPerson for TerminalUser {
     fn show_page(&self, server: &str, url: &str) {
         let opened = self.open(url);
         tell(&format!("Sign in to {server}:\n\n  {url}\n\n{opened}"));
@@ -54,10 +54,9 @@ impl Person for TerminalUser {
     }
 
     fn show_device(&self, server: &str, url: &str, complete_url: Option<&str>, code: &str) {
-        let opened = complete_url.filter(|_| self.opens_browser).map(|url| self.open(url));
         tell(&format!("Sign in to {server}: open\n\n  {url}\n\nand type the code {code}"));
-        if let Some(opened) = opened {
-            tell(&opened);
+        if let Some(complete_url) = complete_url {
+            tell(&format!("This address has the code in it already:\n\n  {complete_url}"));
         }
     }
 

@@ -77,7 +77,7 @@ mod tests {
     #[cfg(feature = "keyring")]
     const STORE: &str = "SWITCHBOARD_TEST_STORE";
 
-    // wire: OT-3, OD-13
+    // wire: OT-3
     #[cfg(feature = "keyring")]
     #[test]
     fn the_key_is_in_the_keyring_of_a_session_that_has_one() {

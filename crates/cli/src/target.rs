@@ -298,7 +298,7 @@ pub(crate) fn short(path: &Path, around: &Surroundings) -> String {
 
 #[cfg(test)]
 mod tests {
-    use switchboard_gateway::plan::Secret;
+    use switchboard_gateway::plan::PlanSecret;
 
     use super::*;
 
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn variables_of_the_options_come_after_those_of_the_line() {
         let given = CommandArgs {
-            env: vec![Secret { name: "A".to_owned(), value: "2".to_owned() }],
+            env: vec![PlanSecret { name: "A".to_owned(), value: "2".to_owned() }],
             cwd: Some("/tmp".into()),
             pass_environment: true,
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
-use switchboard_net::auth::person::Person;
+use switchboard_net::auth::person::SignInPerson;
 use switchboard_net::auth::store::RecordStore;
 use switchboard_net::auth::{Account, Authorizer, OauthCredential, SignInOptions};
 use switchboard_net::http::fetch::Fetch;
@@ -17,7 +17,7 @@ pub struct Accounts {
     /// Where tokens are.
     pub store: Arc<dyn RecordStore>,
     /// Who is asked to sign in.
-    pub person: Arc<dyn Person>,
+    pub person: Arc<dyn SignInPerson>,
     /// How they are asked.
     pub options: SignInOptions,
 }

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Instant;
 
 use http::{HeaderMap, HeaderValue};
-use switchboard_net::access::{AuthAnswer, AuthDenial, AuthRequest, Authenticate, Standing, Who};
+use switchboard_net::access::{AuthAnswer, AuthDenial, Authenticate, EntryRequest, Standing, Who};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_proto::refusal::Refusal;
 
@@ -310,7 +310,7 @@ impl Authenticate for EntranceGate {
         Ok(self.enter(user.ok_or_else(|| refused(Denied::UnknownKey))?, key, None))
     }
 
-    fn admit(&self, request: AuthRequest<'_>) -> AuthAnswer {
+    fn admit(&self, request: EntryRequest<'_>) -> AuthAnswer {
         let table = self.authenticator.table();
         match &table.access.tokens {
             None => AuthAnswer::Now(self.authenticate(request.headers())),
@@ -323,11 +323,11 @@ impl Authenticate for EntranceGate {
         principal.is_some_and(|principal| self.lets(&principal.grant))
     }
 
-    fn step_up(&self, request: AuthRequest<'_>, scope: &str) -> AuthDenial {
+    fn step_up(&self, request: EntryRequest<'_>, scope: &str) -> AuthDenial {
         self.insufficient(&self.authenticator.table(), request, scope)
     }
 
-    fn page(&self, request: AuthRequest<'_>) -> Option<String> {
+    fn page(&self, request: EntryRequest<'_>) -> Option<String> {
         let table = self.authenticator.table();
         token_gate::metadata(table.access.tokens.as_deref()?, request)
     }

@@ -56,7 +56,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 pub struct Fleet {
     pub(crate) roster: Roster,
     options: FleetOptions,
-    reach: Reach,
+    reach: ServerReach,
     /// As they are; replaced as a whole.
     running_servers: RwLock<Arc<RunningServers>>,
     leaving: Leaving,
@@ -77,7 +77,7 @@ pub struct Fleet {
 pub(crate) type RunningServers = BTreeMap<Arc<str>, Arc<RunningServer>>;
 
 /// How a server is reached.
-type Reach = Box<dyn Fn(&ServerPlan) -> ServerTarget + Send + Sync>;
+type ServerReach = Box<dyn Fn(&ServerPlan) -> ServerTarget + Send + Sync>;
 
 /// One server, for the calls of clients. Whoever is about to make a call holds
 /// it: a bridge does not end as long as that is so.

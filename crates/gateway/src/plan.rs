@@ -24,7 +24,7 @@ use crate::token::IssuerRule;
 pub use crate::config::{Edit, GatewayBounds, Listen, ToolSearch};
 pub use crate::credential::{Credentials, may_pass};
 pub use crate::glob::NameFilter;
-pub use server::{Secret, ServerPlan};
+pub use server::{PlanSecret, ServerPlan};
 
 mod server;
 

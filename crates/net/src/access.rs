@@ -389,12 +389,12 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
 /// A request that asks to come in.
 #[derive(Clone, Copy, Debug)]
-pub struct AuthRequest<'r> {
+pub struct EntryRequest<'r> {
     parts: &'r Parts,
     guard: &'r Guard,
 }
 
-impl<'r> AuthRequest<'r> {
+impl<'r> EntryRequest<'r> {
     pub(crate) fn new(parts: &'r Parts, guard: &'r Guard) -> Self {
         Self { parts, guard }
     }
@@ -429,7 +429,7 @@ pub trait Authenticate: fmt::Debug + Send + Sync + 'static {
     fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial>;
 
     /// The same for those who look at more than the headers, or cannot say at once.
-    fn admit(&self, request: AuthRequest<'_>) -> AuthAnswer {
+    fn admit(&self, request: EntryRequest<'_>) -> AuthAnswer {
         AuthAnswer::Now(self.authenticate(request.headers()))
     }
 
@@ -441,12 +441,12 @@ pub trait Authenticate: fmt::Debug + Send + Sync + 'static {
     }
 
     /// What somebody is told who lacks these scopes for what they ask.
-    fn step_up(&self, _request: AuthRequest<'_>, _scope: &str) -> AuthDenial {
+    fn step_up(&self, _request: EntryRequest<'_>, _scope: &str) -> AuthDenial {
         AuthDenial::forbidden("this is not for you")
     }
 
     /// A page under `/.well-known/` that is for everybody, as JSON: how to come in here.
-    fn page(&self, _request: AuthRequest<'_>) -> Option<String> {
+    fn page(&self, _request: EntryRequest<'_>) -> Option<String> {
         None
     }
 }
@@ -512,7 +512,7 @@ impl AuthDenial {
 /// Asks an authenticator, if there is one.
 pub(crate) async fn authenticate(
     authenticator: Option<&Arc<dyn Authenticate>>,
-    request: AuthRequest<'_>,
+    request: EntryRequest<'_>,
 ) -> Result<Who, AuthDenial> {
     match authenticator.map(|it| it.admit(request)) {
         None => Ok(Who::default()),

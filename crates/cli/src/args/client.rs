@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
-use switchboard_gateway::plan::Secret;
+use switchboard_gateway::plan::PlanSecret;
 use switchboard_net::upstream::Strategy;
 use switchboard_proto::revision::Era;
 
@@ -153,7 +153,7 @@ pub(crate) struct RemoteArgs {
 pub(crate) struct CommandArgs {
     /// Set a variable for the server's command (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = assignment)]
-    pub(crate) env: Vec<Secret>,
+    pub(crate) env: Vec<PlanSecret>,
     /// Run the server's command in this directory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cwd: Option<PathBuf>,
@@ -163,10 +163,10 @@ pub(crate) struct CommandArgs {
 }
 
 /// Reads `NAME=VALUE`.
-fn assignment(text: &str) -> Result<Secret, &'static str> {
+fn assignment(text: &str) -> Result<PlanSecret, &'static str> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !text.contains('\0') => {
-            Ok(Secret { name: name.to_owned(), value: value.to_owned() })
+            Ok(PlanSecret { name: name.to_owned(), value: value.to_owned() })
         }
         _ => Err("write NAME=VALUE"),
     }

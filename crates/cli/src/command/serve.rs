@@ -9,7 +9,7 @@ use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::Gateway;
 use switchboard_gateway::monitor::CallMonitor;
-use switchboard_gateway::plan::{Plan, PlanChanges, Reading, Secret, ServerPlan};
+use switchboard_gateway::plan::{Plan, PlanChanges, PlanSecret, Reading, ServerPlan};
 use switchboard_gateway::policy::{Access, KeyHash, MIN_KEY};
 use switchboard_gateway::span::Spans;
 use switchboard_gateway::watch::Watch;
@@ -40,7 +40,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
         command::tell_sound(&reading.plan);
         return Ok(());
     }
-    log::hide(Secret::collect(&[&reading.plan]));
+    log::hide(PlanSecret::collect(&[&reading.plan]));
     // Before the first server is started: how many may be depends on it.
     serve::raise_open_files();
     let stop = StopSignal::on_signals()?;
@@ -328,7 +328,7 @@ impl Follow {
             return reading.unread.len() + reading.errors().count();
         }
         // The servers of before may still speak.
-        log::hide(Secret::collect(&[&self.gateway.plan(), &reading.plan]));
+        log::hide(PlanSecret::collect(&[&self.gateway.plan(), &reading.plan]));
         let checked = check_plan(&self.args, &mut reading.plan, self.exposed.as_deref());
         let was_open = self.gateway.plan().access.is_open();
         let applied = checked.and_then(|()| Ok(self.gateway.apply(reading.plan)?));

@@ -103,7 +103,12 @@ fn an_account_is_named_by_the_url_without_a_slash_that_nobody_wrote() {
     let named = |url: &str| {
         let fetch = target::fetch(None, &crate::args::NetworkArgs::default()).unwrap();
         let url = url.parse().unwrap();
-        let server = ServerTarget::url(url, Default::default(), http::HeaderMap::new(), fetch);
+        let server = ServerTarget::url(
+            url,
+            switchboard_net::upstream::Strategy::default(),
+            http::HeaderMap::new(),
+            fetch,
+        );
         let (options, oauth) = (ServerOptions::default(), OauthPlan::default());
         account(&NamedServer { server, options, oauth }, None).unwrap().server
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use serde_json::json;
-use switchboard_net::access::{AuthAnswer, AuthDenial, AuthRequest, Authenticate as _, Who};
+use switchboard_net::access::{AuthAnswer, AuthDenial, Authenticate as _, EntryRequest, Who};
 use switchboard_net::auth::jws::looks_like_jwt;
 use switchboard_proto::auth::claims::is_audience;
 
@@ -57,7 +57,7 @@ impl<'h> Shown<'h> {
 }
 
 /// The public URL of everything here, as far as it is known (OR-4).
-fn base<'t>(tokens: &'t TokenAccess, request: AuthRequest<'_>) -> Option<Cow<'t, str>> {
+fn base<'t>(tokens: &'t TokenAccess, request: EntryRequest<'_>) -> Option<Cow<'t, str>> {
     match &tokens.public_url {
         Some(url) => Some(Cow::Borrowed(url)),
         None => Some(Cow::Owned(format!("http://{}", request.known_host()?))),
@@ -66,7 +66,7 @@ fn base<'t>(tokens: &'t TokenAccess, request: AuthRequest<'_>) -> Option<Cow<'t,
 
 /// The metadata of the endpoint that a path below the well-known one names. Whether
 /// something is there is not told (OR-3).
-pub(super) fn metadata(tokens: &TokenAccess, request: AuthRequest<'_>) -> Option<String> {
+pub(super) fn metadata(tokens: &TokenAccess, request: EntryRequest<'_>) -> Option<String> {
     let path = request.path().strip_prefix(WELL_KNOWN)?;
     if !path.is_empty() && !path.starts_with('/') {
         return None;
@@ -91,7 +91,7 @@ impl EntranceGate {
         &self,
         table: &Arc<KeyTable>,
         tokens: &Arc<TokenAccess>,
-        request: AuthRequest<'_>,
+        request: EntryRequest<'_>,
     ) -> AuthAnswer {
         let is_key = |shown: &str| table.access.has_key(shown.as_bytes());
         let token = match Shown::read(request.headers(), is_key) {
@@ -130,7 +130,7 @@ impl EntranceGate {
         &self,
         table: &KeyTable,
         tokens: &TokenAccess,
-        request: AuthRequest<'_>,
+        request: EntryRequest<'_>,
     ) -> Result<Who, AuthDenial> {
         let shows = table.access.identify(request.headers());
         match shows {
@@ -188,7 +188,7 @@ impl EntranceGate {
     pub(super) fn insufficient(
         &self,
         table: &KeyTable,
-        request: AuthRequest<'_>,
+        request: EntryRequest<'_>,
         scope: &str,
     ) -> AuthDenial {
         match &table.access.tokens {
@@ -201,7 +201,7 @@ impl EntranceGate {
     fn challenge(
         &self,
         tokens: &TokenAccess,
-        request: AuthRequest<'_>,
+        request: EntryRequest<'_>,
         error: Option<&str>,
         scope: Option<&str>,
     ) -> HeaderValue {
@@ -219,7 +219,7 @@ struct Denials {
 }
 
 impl Denials {
-    fn new(gate: &EntranceGate, tokens: &TokenAccess, request: AuthRequest<'_>) -> Self {
+    fn new(gate: &EntranceGate, tokens: &TokenAccess, request: EntryRequest<'_>) -> Self {
         let path = request.path();
         let path = path.strip_suffix('/').unwrap_or(path);
         let is_own = gate.paths.iter().any(|own| own == path);

@@ -195,12 +195,11 @@ pub(super) fn read(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
             (known.read)(it, (key, node));
         } else if !THEIRS.contains(&&*key.value) {
             let what = format!("unknown key {:?}", key.value);
-            match nearest(&key.value, names(KEYS).into_iter()) {
-                Some(meant) => it.reader.error(&key.place, what, format!("write {meant:?}")),
-                None => {
-                    let instead = "it is ignored; remove it or correct its name";
-                    it.reader.note(&key.place, what, instead);
-                }
+            if let Some(meant) = nearest(&key.value, names(KEYS).into_iter()) {
+                it.reader.error(&key.place, what, format!("write {meant:?}"));
+            } else {
+                let instead = "it is ignored; remove it or correct its name";
+                it.reader.note(&key.place, what, instead);
             }
         }
     }

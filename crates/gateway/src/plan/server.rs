@@ -211,7 +211,7 @@ impl fmt::Debug for ServerPlan {
 
 /// Something not to be told, and what stands in its place.
 #[derive(Clone, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Secret {
+pub struct PlanSecret {
     /// The variable, header or flag that has it.
     pub name: String,
     /// What must not be told.
@@ -221,7 +221,7 @@ pub struct Secret {
 /// Secrets that are known of one plan: more than its servers need.
 const MAX_SECRETS: usize = 4096;
 
-impl Secret {
+impl PlanSecret {
     /// Values of variables, headers and arguments of the servers of these plans. The
     /// longest come first: one may be a part of another.
     pub fn collect(plans: &[&Plan]) -> Vec<Self> {
@@ -240,13 +240,13 @@ impl Secret {
 }
 
 impl ServerPlan {
-    fn secrets(&self) -> Vec<Secret> {
+    fn secrets(&self) -> Vec<PlanSecret> {
         let mut found = Vec::new();
         // Adds a value that is `long` enough, or whose name tells that it is secret.
         let mut add = |name: &str, value: &str, long: usize| {
             let value = value.trim();
             if value.len() >= long || value.len() >= SHORT && is_secret_name(name) {
-                found.push(Secret { name: name.to_owned(), value: value.to_owned() });
+                found.push(PlanSecret { name: name.to_owned(), value: value.to_owned() });
             }
         };
         match &self.target {
@@ -287,9 +287,9 @@ impl ServerPlan {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for PlanSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Secret").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("PlanSecret").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -317,7 +317,7 @@ mod tests {
         let config = Config::parse(Path::new("a.json"), file, &Surroundings::default()).unwrap();
         let (plan, problems) = Plan::build(&[config]);
         assert_eq!(problems, []);
-        let secrets = Secret::collect(&[&plan]);
+        let secrets = PlanSecret::collect(&[&plan]);
         let value = |value: &str| secrets.iter().find(|it| it.value == value).map(|it| &*it.name);
         for (secret, name) in [
             ("s3cret-arg", "api-key"),

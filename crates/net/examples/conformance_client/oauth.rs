@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::header::LOCATION;
 use http::{HeaderMap, Request, Uri};
 use serde_json::Value;
-use switchboard_net::auth::person::Person;
+use switchboard_net::auth::person::SignInPerson;
 use switchboard_net::auth::store::MemoryStore;
 use switchboard_net::auth::{Account, Authorizer, OauthCredential, SignInOptions};
 use switchboard_net::http::fetch::{Fetch, resolve};
@@ -120,7 +120,7 @@ struct Visitor {
     fetch: Fetch,
 }
 
-impl Person for Visitor {
+impl SignInPerson for Visitor {
     fn show_page(&self, _server: &str, url: &str) {
         let (fetch, url) = (self.fetch.clone(), url.to_owned());
         tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! Where people come back to after they signed in: a port of this machine.
 //!
 //! ```text
-//!   browser ── GET /oauth/callback?code=…&state=… ──▶ Callback ── query ──▶ judge
+//!   browser ── GET /oauth/callback?code=…&state=… ──▶ CallbackListener ── query ──▶ judge
 //!      ◀── a page: signed in, refused, or not this sign-in ──┘◀── what it is ──┘
 //! ```
 //!
@@ -50,7 +50,7 @@ const MOST_PORTS: usize = 16;
 /// A port of this machine that people are sent back to (OC-33). It listens on IPv4 and IPv6,
 /// where the machine has both.
 #[derive(Debug)]
-pub struct Callback {
+pub struct CallbackListener {
     listeners: Vec<StdListener>,
     redirect_uri: String,
     path: String,
@@ -59,7 +59,7 @@ pub struct Callback {
     success_url: Option<HeaderValue>,
 }
 
-impl Callback {
+impl CallbackListener {
     /// Listens on `port`, or on any if that is 0. `host` is how the authorization server is
     /// told to call this machine: `127.0.0.1`, or `localhost`.
     pub async fn bind(host: &str, port: u16, path: &str) -> io::Result<Self> {

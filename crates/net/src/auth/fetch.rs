@@ -123,7 +123,7 @@ fn build(from: &AuthRequest, url: Uri) -> Request<Bytes> {
     if let Some(media) = media {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
     }
-    let authorization = from.authorization.as_ref().map(|secret| secret.reveal());
+    let authorization = from.authorization.as_ref().map(switchboard_proto::auth::Secret::reveal);
     if let Some(Ok(mut value)) = authorization.map(HeaderValue::from_str) {
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);

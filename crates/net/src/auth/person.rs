@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 /// How somebody is asked to sign in. Nothing here waits for the person but
 /// [`pasted`](Self::pasted).
-pub trait Person: fmt::Debug + Send + Sync {
+pub trait SignInPerson: fmt::Debug + Send + Sync {
     /// Shows the page where the user signs in to `server`. The callback listens already.
     fn show_page(&self, server: &str, url: &str);
 
@@ -24,7 +24,7 @@ pub trait Person: fmt::Debug + Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct Nobody;
 
-impl Person for Nobody {
+impl SignInPerson for Nobody {
     fn show_page(&self, _server: &str, _url: &str) {}
 
     fn show_device(&self, _server: &str, _url: &str, _complete_url: Option<&str>, _code: &str) {}

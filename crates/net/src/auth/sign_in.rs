@@ -1,6 +1,6 @@
 //! One account at one server: its tokens, renewed and shared by all processes of the user.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::Uri;
@@ -13,11 +13,12 @@ use switchboard_proto::auth::{
 };
 use tokio::sync::watch;
 
-use super::callback::{Callback, port_for};
+use super::callback::{CallbackListener, port_for};
 use super::fetch::{AuthFetch, ReachPolicy};
 use super::jws::{Signer, generate_pem};
-use super::person::Person;
+use super::person::SignInPerson;
 use super::store::{Plaintext, RecordId, RecordKind, RecordLock, RecordStore, StoreError};
+use crate::connection::lock;
 use crate::drive::{Either, OwnedTask, race};
 use crate::http::fetch::Fetch;
 
@@ -107,7 +108,12 @@ pub enum LoginMode {
 
 /// Gets and keeps the tokens of one account. Clones are one.
 #[derive(Clone, Debug)]
-pub struct Authorizer(Arc<Inner>);
+pub struct Authorizer {
+    inner: Arc<Inner>,
+    /// The sign-in that is on its way. It goes on when nobody waits for it any more:
+    /// somebody may be typing a password. It ends with the last of us.
+    running: Arc<Mutex<Option<SignInTask>>>,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -115,12 +121,9 @@ struct Inner {
     settings: OauthSettings,
     store: Arc<dyn RecordStore>,
     fetch: AuthFetch,
-    person: Arc<dyn Person>,
+    person: Arc<dyn SignInPerson>,
     options: SignInOptions,
     tools: Arc<dyn Tools>,
-    /// The sign-in that is on its way. It goes on when nobody waits for it any more:
-    /// somebody may be typing a password.
-    running: Mutex<Option<SignInTask>>,
 }
 
 #[derive(Debug)]
@@ -137,35 +140,36 @@ impl Authorizer {
         settings: OauthSettings,
         store: Arc<dyn RecordStore>,
         fetch: Fetch,
-        person: Arc<dyn Person>,
+        person: Arc<dyn SignInPerson>,
         options: SignInOptions,
     ) -> Self {
         let server = account.server.parse::<Uri>().unwrap_or_default();
         let fetch = AuthFetch::new(fetch, server, options.reach.clone());
-        let (tools, running) = (Arc::new(SystemTools) as Arc<dyn Tools>, Mutex::default());
-        Self(Arc::new(Inner { account, settings, store, fetch, person, options, tools, running }))
+        let tools: Arc<dyn Tools> = Arc::new(SystemTools);
+        let inner = Inner { account, settings, store, fetch, person, options, tools };
+        Self { inner: Arc::new(inner), running: Arc::default() }
     }
 
     /// What the user says about signing in.
     pub fn settings(&self) -> &OauthSettings {
-        &self.0.settings
+        &self.inner.settings
     }
 
     /// Chance, the time, and keys.
     pub(super) fn tools(&self) -> &Arc<dyn Tools> {
-        &self.0.tools
+        &self.inner.tools
     }
 
     /// The tokens that are kept, as they are.
     pub async fn tokens(&self) -> Result<Option<TokenRecord>, AuthError> {
-        let id = self.0.account.record(RecordKind::Tokens);
-        read(self.0.store.read(&id).await)
+        let id = self.inner.account.record(RecordKind::Tokens);
+        read(self.inner.store.read(&id).await)
     }
 
     /// Tokens to send, renewed if it is time. None if somebody has to sign in first.
     pub async fn current(&self) -> Result<Option<TokenRecord>, AuthError> {
         match self.tokens().await? {
-            Some(record) if record.is_stale(self.0.tools.now()) => self.renew(&record).await,
+            Some(record) if record.is_stale(self.inner.tools.now()) => self.renew(&record).await,
             record => Ok(record),
         }
     }
@@ -173,7 +177,7 @@ impl Authorizer {
     /// Other tokens than `old`: those that another process got, or new ones for its refresh
     /// token. None if somebody has to sign in (OC-44, OC-45, OT-6).
     pub async fn renew(&self, old: &TokenRecord) -> Result<Option<TokenRecord>, AuthError> {
-        let inner = &*self.0;
+        let inner = &*self.inner;
         let id = inner.account.record(RecordKind::Tokens);
         let mut lock = inner.store.lock(&id).await.map_err(local)?;
         let Some(record) = read::<TokenRecord>(lock.read().await)? else { return Ok(None) };
@@ -201,7 +205,13 @@ impl Authorizer {
             Err(error) if error.is_temporary() => kept.map(Some).ok_or(error),
             Err(error) => {
                 tracing::info!(server = inner.account.server, "tokens were not renewed: {error}");
-                if error.code() == Some("invalid_grant") {
+                let is_forgotten =
+                    matches!(error.code(), Some("invalid_client" | "unauthorized_client"));
+                if is_forgotten && record.source.client.is_dynamic {
+                    let issuer = record.source.issuer.clone();
+                    inner.keep(&Registration { issuer, ..Registration::default() }).await?;
+                }
+                if is_forgotten || error.code() == Some("invalid_grant") {
                     let left = TokenRecord { refresh_token: None, ..record };
                     write(&mut *lock, &left).await?;
                 }
@@ -222,33 +232,38 @@ impl Authorizer {
         challenge: Option<Challenge>,
         refused: Option<Secret>,
     ) -> Result<TokenRecord, AuthError> {
-        let mut outcome = {
-            let mut running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_on =
-                |it: &SignInTask| it.outcome.borrow().is_none() && it.outcome.has_changed().is_ok();
-            match running.as_ref().filter(|running| is_on(running)) {
-                Some(running) => running.outcome.clone(),
-                None => {
-                    let (done, outcome) = watch::channel(None);
-                    let inner = Arc::downgrade(&self.0);
-                    let task = OwnedTask::spawn(async move {
-                        let Some(inner) = inner.upgrade() else { return };
-                        let ended = inner.sign_in(challenge, refused).await;
-                        done.send_replace(Some(ended));
-                    });
-                    *running = Some(SignInTask { outcome: outcome.clone(), task });
-                    outcome
-                }
-            }
-        };
+        let mut outcome = self.begin(challenge, refused);
         let gone = || AuthError::Local("the sign-in was given up".to_owned());
         let ended = outcome.wait_for(Option::is_some).await.map_err(|_| gone())?;
         ended.clone().unwrap_or_else(|| Err(gone()))
     }
 
+    /// The sign-in that is on its way; another one if there is none.
+    fn begin(
+        &self,
+        challenge: Option<Challenge>,
+        refused: Option<Secret>,
+    ) -> watch::Receiver<Option<Result<TokenRecord, AuthError>>> {
+        let mut running = lock(&self.running);
+        if let Some(running) = running.as_ref()
+            && running.outcome.borrow().is_none()
+            && running.outcome.has_changed().is_ok()
+        {
+            return running.outcome.clone();
+        }
+        let (done, outcome) = watch::channel(None);
+        let inner = Arc::clone(&self.inner);
+        let task = OwnedTask::spawn(async move {
+            let ended = inner.sign_in(challenge, refused).await;
+            done.send_replace(Some(ended));
+        });
+        *running = Some(SignInTask { outcome: outcome.clone(), task });
+        outcome
+    }
+
     /// Has the tokens taken back, and forgets them. False if there were none.
     pub async fn sign_out(&self) -> Result<bool, AuthError> {
-        let inner = &*self.0;
+        let inner = &*self.inner;
         let id = inner.account.record(RecordKind::Tokens);
         let mut lock = inner.store.lock(&id).await.map_err(local)?;
         let Some(record) = read::<TokenRecord>(lock.read().await)? else { return Ok(false) };
@@ -261,7 +276,7 @@ impl Authorizer {
 /// A sign-in of which this process is the owner: others wait for its lock.
 struct OwnedSignIn {
     lock: Box<dyn RecordLock>,
-    callback: Option<Callback>,
+    callback: Option<CallbackListener>,
     /// The page is open already.
     is_shown: bool,
 }
@@ -294,12 +309,11 @@ impl Inner {
         }
         let id = self.account.record(RecordKind::Pending);
         let free = self.store.try_lock(&id).await.map_err(local)?;
-        let lock = match free {
-            Some(lock) => lock,
-            None => {
-                self.person.show_waiting(&self.account.server);
-                self.store.lock(&id).await.map_err(local)?
-            }
+        let lock = if let Some(lock) = free {
+            lock
+        } else {
+            self.person.show_waiting(&self.account.server);
+            self.store.lock(&id).await.map_err(local)?
         };
         let tokens = self.account.record(RecordKind::Tokens);
         let before: Option<TokenRecord> = read(self.store.read(&tokens).await)?;
@@ -322,19 +336,15 @@ impl Inner {
             }
             _ => None,
         };
-        let run = match run {
-            Some(run) => run,
-            None => {
-                let uri = if self.settings.grant == GrantType::Code {
-                    let callback = self.bind().await?;
-                    let uri = callback.redirect_uri().to_owned();
-                    owned.callback = Some(callback);
-                    uri
-                } else {
-                    String::new()
-                };
-                SignIn::new(self.goal(challenge, before, uri), Arc::clone(&self.tools))
+        let run = if let Some(run) = run {
+            run
+        } else {
+            if self.settings.grant == GrantType::Code {
+                owned.callback = Some(self.bind().await?);
             }
+            let uri = owned.callback.as_ref().map(|callback| callback.redirect_uri().to_owned());
+            let goal = self.goal(challenge, before, uri.unwrap_or_default());
+            SignIn::new(goal, Arc::clone(&self.tools))
         };
         let ended = self.drive(run, Some(&mut owned)).await;
         // Nobody comes back to it any more.
@@ -346,16 +356,16 @@ impl Inner {
         Ok(record)
     }
 
-    async fn bind(&self) -> Result<Callback, AuthError> {
+    async fn bind(&self) -> Result<CallbackListener, AuthError> {
         let SignInOptions { callback_host: host, callback_path: path, .. } = &self.options;
         let failed = |error: std::io::Error| {
             AuthError::Local(format!("no port to come back to can be opened: {error}"))
         };
         let port = self.options.callback_port;
         let first = port.unwrap_or_else(|| port_for(&self.account.server));
-        let bound = match Callback::bind(host, first, path).await {
+        let bound = match CallbackListener::bind(host, first, path).await {
             // Somebody else has it; another one takes another registration, perhaps.
-            Err(_) if port.is_none() => Callback::bind(host, 0, path).await,
+            Err(_) if port.is_none() => CallbackListener::bind(host, 0, path).await,
             bound => bound,
         };
         let success_url = self.options.success_url.as_deref();
@@ -363,9 +373,9 @@ impl Inner {
     }
 
     /// The port of a sign-in that another process began.
-    async fn bind_again(&self, pending: &PendingSignIn) -> Option<Callback> {
+    async fn bind_again(&self, pending: &PendingSignIn) -> Option<CallbackListener> {
         let uri: Uri = pending.redirect_uri.parse().ok()?;
-        Callback::bind(uri.host()?, uri.port_u16()?, uri.path()).await.ok()
+        CallbackListener::bind(uri.host()?, uri.port_u16()?, uri.path()).await.ok()
     }
 
     /// Does what the machine says, until it ends.
@@ -441,10 +451,10 @@ impl Inner {
                 let pasted = self.person.pasted().await;
                 let query = pasted.trim().split_once('?').map(|(_, query)| query);
                 let query = query.and_then(|query| query.split('#').next());
-                match query.and_then(judge) {
-                    Some(code) => return code,
-                    None => tracing::warn!("this is not the address that the page led to"),
+                if let Some(code) = query.and_then(judge) {
+                    return code;
                 }
+                tracing::warn!("this is not the address that the page led to");
             }
         };
         let age = self.tools.now().saturating_sub(pending.began_at);
@@ -457,6 +467,7 @@ impl Inner {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn local(error: StoreError) -> AuthError {
     AuthError::Local(error.to_string())
 }

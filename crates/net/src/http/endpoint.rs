@@ -45,7 +45,7 @@ use super::body::{parse_to_keep, primed, read};
 use super::listen::{Awaited, ClientPeer};
 use super::site::{SiteOptions, SiteState, plain};
 use super::{Accepted, EVENT_STREAM, JSON, content_type, is_json};
-use crate::access::{AuthRequest, SessionPermit, Turns, Who};
+use crate::access::{EntryRequest, SessionPermit, Turns, Who};
 use crate::backend::PendingWork;
 use crate::connection::{ClientConnection, now};
 use crate::drive::OwnedTask;
@@ -108,7 +108,7 @@ async fn post(site: &SiteState, who: &Who, parts: &Parts, body: impl RequestBody
     match find_conversation(site, who, headers, &incoming).await {
         Ok(None) => Ok(empty(StatusCode::ACCEPTED)),
         Ok(Some(conversation)) => {
-            if let Some(denied) = lacks(site, who, &conversation.client, &parts, &incoming) {
+            if let Some(denied) = lacks(site, who, &conversation.client, parts, &incoming) {
                 return Ok(denied);
             }
             conversation.client.reached_by(peer);
@@ -149,7 +149,7 @@ fn lacks(
         Incoming::Batch(all) => all.iter().flatten().find_map(lacks)?,
     };
     let rules = site.rules();
-    let request = AuthRequest::new(parts, &rules.guard);
+    let request = EntryRequest::new(parts, &rules.guard);
     Some(authenticator.step_up(request, &scope).response())
 }
 
@@ -542,7 +542,7 @@ pub(super) async fn post_sse_message(
         return Err(Refusal::SessionOver.into());
     }
     let (incoming, turns) = enter(site, who, text, turns)?;
-    if let Some(denied) = lacks(site, who, &client, &parts, &incoming) {
+    if let Some(denied) = lacks(site, who, &client, parts, &incoming) {
         return Ok(denied);
     }
     let take = |half: &mut ServerHalf| half.handle_incoming(Lane::MAIN, incoming, None);

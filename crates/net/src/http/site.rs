@@ -29,7 +29,7 @@ use tower_service::Service;
 use super::body::{Body, BodyBudget, HttpCounters, RequestBody};
 use super::endpoint::{self, HttpReply, HttpSessions};
 use super::ws::{self, Sockets};
-use crate::access::{self, AuthRequest, Authenticate, CorsGrant, Guard, Who};
+use crate::access::{self, Authenticate, CorsGrant, EntryRequest, Guard, Who};
 use crate::backend::{Backend, PendingWork};
 use crate::connection::ClientConnection;
 use crate::connection::unread::Unread;
@@ -326,7 +326,7 @@ impl Site {
             return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
         }
         let SiteOptions { authenticator, headers: more, .. } = &self.inner.options;
-        let request = AuthRequest::new(parts, guard);
+        let request = EntryRequest::new(parts, guard);
         let who = access::authenticate(authenticator.as_ref(), request).await;
         if parts.method == Method::OPTIONS {
             if who.is_err() {
@@ -645,7 +645,7 @@ impl Sites {
     async fn show(&self, page: Option<&SitePage>, parts: &Parts) -> Response<Body> {
         let SitesState { guard, authenticator, .. } = &*self.inner;
         let guard = Arc::clone(&guard.read().unwrap_or_else(PoisonError::into_inner));
-        let request = AuthRequest::new(parts, &guard);
+        let request = EntryRequest::new(parts, &guard);
         if parts.uri.path().starts_with("/.well-known/")
             && let Some(page) = authenticator.as_ref().and_then(|it| it.page(request))
         {

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use switchboard_net::auth::person::Person;
+use switchboard_net::auth::person::SignInPerson;
 use switchboard_net::auth::store::{MemoryStore, RecordStore};
 use switchboard_net::auth::{Account, Authorizer, LoginMode, OauthCredential, SignInOptions};
 use switchboard_net::http::fetch::{Fetch, FetchOptions, Reach};
@@ -34,6 +34,7 @@ struct AuthWorld {
     life: AtomicUsize,
 }
 
+#[expect(clippy::unused_async, reason = "handlers of axum are asynchronous")]
 impl AuthWorld {
     async fn start() -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -126,7 +127,7 @@ fn memory() -> Arc<dyn RecordStore> {
 #[derive(Debug)]
 struct Yes;
 
-impl Person for Yes {
+impl SignInPerson for Yes {
     fn show_page(&self, _server: &str, url: &str) {
         let url = url.to_owned();
         tokio::spawn(async move {

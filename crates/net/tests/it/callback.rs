@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use switchboard_net::auth::browser::open_browser;
-use switchboard_net::auth::callback::Callback;
+use switchboard_net::auth::callback::CallbackListener;
 use switchboard_net::race;
 use switchboard_proto::auth::AuthError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,16 +23,16 @@ fn judge(query: &str) -> Option<Result<String, AuthError>> {
     }
 }
 
-fn authority(callback: &Callback) -> String {
+fn authority(callback: &CallbackListener) -> String {
     callback.redirect_uri().split('/').nth(2).expect("a URL has an authority").to_owned()
 }
 
-async fn connect(callback: &Callback) -> TcpStream {
+async fn connect(callback: &CallbackListener) -> TcpStream {
     let port = authority(callback).rsplit(':').next().expect("it has a port").to_owned();
     TcpStream::connect(format!("127.0.0.1:{port}")).await.expect("it listens")
 }
 
-async fn visit(callback: &Callback, method: &str, target: &str, host: &str) -> String {
+async fn visit(callback: &CallbackListener, method: &str, target: &str, host: &str) -> String {
     let mut peer = connect(callback).await;
     let head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
     peer.write_all(head.as_bytes()).await.expect("it reads");
@@ -44,7 +44,7 @@ async fn visit(callback: &Callback, method: &str, target: &str, host: &str) -> S
 #[tokio::test]
 async fn only_the_answer_to_the_sign_in_ends_the_wait() {
     // wire: OC-33, OC-34
-    let callback = Callback::bind("127.0.0.1", 0, "/oauth/callback").await.unwrap();
+    let callback = CallbackListener::bind("127.0.0.1", 0, "/oauth/callback").await.unwrap();
     let own = authority(&callback);
     let port = own.rsplit(':').next().unwrap();
     assert_eq!(callback.redirect_uri(), format!("http://{own}/oauth/callback"));
@@ -80,7 +80,7 @@ async fn only_the_answer_to_the_sign_in_ends_the_wait() {
 #[tokio::test]
 async fn slow_visitors_hold_up_nobody_and_the_page_says_how_it_went() {
     // wire: OC-33
-    let callback = Callback::bind("localhost", 0, "cb").await.unwrap();
+    let callback = CallbackListener::bind("localhost", 0, "cb").await.unwrap();
     let own = authority(&callback);
     assert_eq!(callback.redirect_uri(), format!("http://{own}/cb"));
     let mut slow = Vec::new();
@@ -107,7 +107,7 @@ async fn slow_visitors_hold_up_nobody_and_the_page_says_how_it_went() {
     let (result, ()) = within(async { tokio::join!(callback.wait(judge), visits) }).await;
     assert_eq!(result.unwrap(), "yes");
     for bad in ["javascript:alert(1)", "https://a/\nb", "x"] {
-        let callback = Callback::bind("localhost", 0, "cb").await.unwrap();
+        let callback = CallbackListener::bind("localhost", 0, "cb").await.unwrap();
         assert!(callback.with_success_url(Some(bad)).is_err(), "{bad}");
     }
 }
@@ -115,20 +115,20 @@ async fn slow_visitors_hold_up_nobody_and_the_page_says_how_it_went() {
 #[tokio::test]
 async fn a_port_is_ours_alone_until_we_are_gone() {
     // wire: OC-33, OT-7
-    let callback = Callback::bind("127.0.0.1", 0, "/cb").await.unwrap();
+    let callback = CallbackListener::bind("127.0.0.1", 0, "/cb").await.unwrap();
     let port: u16 = authority(&callback).rsplit(':').next().unwrap().parse().unwrap();
-    let second = Callback::bind("localhost", port, "/cb").await;
+    let second = CallbackListener::bind("localhost", port, "/cb").await;
     assert_eq!(second.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     // Giving up the wait frees the port, in the middle of a visit as well.
     let mut peer = connect(&callback).await;
     peer.write_all(b"GET /cb HTTP/1.1\r\n").await.unwrap();
     _ = within(race(callback.wait(judge), visit(&callback, "GET", "/", "x"))).await;
     drop((callback, peer));
-    Callback::bind("localhost", port, "/cb").await.unwrap();
+    CallbackListener::bind("localhost", port, "/cb").await.unwrap();
     for (host, path) in
         [("a b", "/cb"), ("127.0.0.1", "/c?b"), ("a@b", "/cb"), ("127.0.0.1", "/c#b")]
     {
-        let bad = Callback::bind(host, 0, path).await;
+        let bad = CallbackListener::bind(host, 0, path).await;
         assert_eq!(bad.unwrap_err().kind(), std::io::ErrorKind::InvalidInput, "{host} {path}");
     }
 }

@@ -79,7 +79,7 @@ fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-// wire: OT-4, OT-5, OA-11, OD-13
+// wire: OT-4, OT-5, OA-11
 #[tokio::test]
 async fn a_killed_process_leaves_the_old_record_or_the_new_and_no_lock() {
     const TEST: &str = "a_killed_process_leaves_the_old_record_or_the_new_and_no_lock";
@@ -135,7 +135,7 @@ async fn every_change_of_ten_processes_counts() {
     assert_eq!(number(&store.read(&record()).await.unwrap().unwrap()), 1_000);
 }
 
-// wire: OD-13
+// wire: OT-5, OA-11
 #[tokio::test]
 async fn a_full_disk_and_a_read_only_one_are_told_and_lose_nothing() {
     const TEST: &str = "a_full_disk_and_a_read_only_one_are_told_and_lose_nothing";

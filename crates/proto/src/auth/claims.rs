@@ -196,6 +196,7 @@ mod tests {
 
     const NOW: u64 = 1_000_000;
 
+    #[expect(clippy::needless_pass_by_value, reason = "the tables of the tests are easier to read")]
     fn check(typ: Option<&str>, change: Value) -> Result<TokenSubject, BadClaims> {
         let claims = json!({
             "iss": "https://a.example", "sub": "ada", "aud": "https://gw.example/mcp",

@@ -25,6 +25,7 @@ fn plan(block: &str) -> OauthPlan {
     plan_in("m.json", &format!(r#"{{"mcpServers": {{"a": {{"url": "https://a/mcp", {block}}}}}}}"#))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is compared with what may be absent")]
 fn words(words: &[&str]) -> Option<Vec<String>> {
     Some(words.iter().map(ToString::to_string).collect())
 }

@@ -34,20 +34,17 @@ pub(super) fn address_of(host: &str) -> Option<IpAddr> {
 /// An IPv4 address that is written as IPv6 is that IPv4 address.
 fn plain(address: IpAddr) -> IpAddr {
     let IpAddr::V6(six) = address else { return address };
-    let [a, b, c, d, e, f, g, h] = six.segments();
-    let low = || {
-        let ([one, two], [three, four]) = (g.to_be_bytes(), h.to_be_bytes());
+    let [.., high, low] = six.segments();
+    let four = |high: u16, low: u16| {
+        let ([one, two], [three, four]) = (high.to_be_bytes(), low.to_be_bytes());
         IpAddr::V4(Ipv4Addr::new(one, two, three, four))
     };
-    match [a, b, c, d, e, f] {
+    match six.segments() {
         // Mapped, NAT64, and the IPv4-compatible ones of old; `::` and `::1` are their own.
-        [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => low(),
-        [0, 0, 0, 0, 0, 0] if !six.is_unspecified() && !six.is_loopback() => low(),
+        [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => four(high, low),
+        [0, 0, 0, 0, 0, 0, ..] if !six.is_unspecified() && !six.is_loopback() => four(high, low),
         // 6to4 has it in front.
-        [0x2002, high, low, ..] => {
-            let ([one, two], [three, four]) = (high.to_be_bytes(), low.to_be_bytes());
-            IpAddr::V4(Ipv4Addr::new(one, two, three, four))
-        }
+        [0x2002, high, low, ..] => four(high, low),
         _ => address,
     }
 }
@@ -78,7 +75,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !is_special
 }
 
-/// Only what is given out at all, 2000::/3, without documentation, tests and tunnels.
+/// Only what is given out at all, `2000::/3`, without documentation, tests and tunnels.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     let is_special = matches!((a, b), (0x2001, 0..=0x01ff | 0x0db8) | (0x3fff, 0..=0x0fff));
