@@ -53,7 +53,7 @@ async function registered(bed, open, client, oauth) {
   return { provider, server, switchboard, target };
 }
 
-// rules: OC-1, OC-3, OC-6, OC-30, OC-34, OC-35, OC-48
+// wire: OC-1, OC-3, OC-6, OC-30, OC-34, OC-35, OC-48
 scenario('code: a bridge that meets a 401 signs in and calls', 60_000, async (bed, open) => {
   const provider = await bed.provider({ clients: [person('desk', 'none')], 'no-registration': true, 'no-cimd': true });
   const server = await bed.protected(provider);
@@ -66,7 +66,7 @@ scenario('code: a bridge that meets a 401 signs in and calls', 60_000, async (be
   assert.deepEqual({ signIns, authorizations, tokens, tabs: switchboard.tabs().length }, { signIns: 1, authorizations: 1, tokens: 1, tabs: 1 });
 });
 
-// rules: OC-10, OC-32, OC-44, OT-6
+// wire: OC-10, OC-32, OC-44, OT-6
 scenario('refresh: each renewal rotates, and nobody signs in again', 60_000, async (bed, open) => {
   const provider = await bed.provider(LONG);
   const server = await bed.protected(provider);
@@ -82,7 +82,7 @@ scenario('refresh: each renewal rotates, and nobody signs in again', 60_000, asy
   }
 });
 
-// rules: OC-50, OC-51, OC-52
+// wire: OC-50, OC-51, OC-52
 scenario('step-up: a call that needs more scope leads to one wider authorization', 60_000, async (bed, open) => {
   const provider = await bed.provider(LONG);
   const server = await bed.protected(provider);
@@ -98,7 +98,7 @@ scenario('step-up: a call that needs more scope leads to one wider authorization
   assert.equal((await server.counts()).forbidden, 1);
 });
 
-// rules: OC-20, OC-22
+// wire: OC-20, OC-22
 scenario('CIMD: the client id is the URL of its document, and nothing is registered', 60_000, async (bed, open) => {
   const id = 'https://client.test/client.json';
   const metadata = { ...person(id, 'none'), client_name: 'Switchboard' };
@@ -111,7 +111,7 @@ scenario('CIMD: the client id is the URL of its document, and nothing is registe
   assert.equal((await provider.counts()).registrations, 0);
 });
 
-// rules: OC-23, OC-25, OC-38
+// wire: OC-23, OC-25, OC-38
 scenario('DCR: one registration serves all later sign-ins', 60_000, async (bed, open) => {
   const provider = await bed.provider({ 'no-cimd': true });
   const server = await bed.protected(provider);
@@ -126,21 +126,21 @@ scenario('DCR: one registration serves all later sign-ins', 60_000, async (bed, 
   assert.deepEqual({ registrations, signIns }, { registrations: 1, signIns: 2 });
 });
 
-// rules: OC-40
+// wire: OC-40
 scenario('pre-registered: a secret by Basic', 60_000, (bed, open) =>
   registered(bed, open, person('desk', 'client_secret_basic', { client_secret: 'a secret+&%' }), { clientSecret: 'a secret+&%' }));
 
-// rules: OC-40
+// wire: OC-40
 scenario('pre-registered: a secret in the body', 60_000, (bed, open) =>
   registered(bed, open, person('desk', 'client_secret_post', { client_secret: 's3' }), { clientSecret: 's3', clientAuth: 'client_secret_post' }));
 
-// rules: OC-40, OX-1
+// wire: OC-40, OX-1
 scenario('pre-registered: private_key_jwt', 60_000, async (bed, open) => {
   const { jwks, file } = await keyPair(bed);
   await registered(bed, open, person('desk', 'private_key_jwt', { jwks }), { privateKeyFile: file });
 });
 
-// rules: OX-1
+// wire: OX-1
 scenario('client credentials: no person, no registration, no refresh token', 60_000, async (bed, open) => {
   const { jwks, file } = await keyPair(bed);
   const provider = await bed.provider({ ...LONG, clients: [machine('batch', 'private_key_jwt', ['client_credentials'], { jwks })] });
@@ -155,7 +155,7 @@ scenario('client credentials: no person, no registration, no refresh token', 60_
   assert.deepEqual({ grants, registrations, tabs: switchboard.tabs().length }, { grants: { client_credentials: 2 }, registrations: 0, tabs: 0 });
 });
 
-// rules: OC-37
+// wire: OC-37
 scenario('device: the URL is printed, and the sign-in ends when the person is done', 60_000, async (bed, open) => {
   const provider = await bed.provider();
   const server = await bed.protected(provider);
@@ -170,7 +170,7 @@ scenario('device: the URL is printed, and the sign-in ends when the person is do
   assert.equal(switchboard.tabs().length, 0);
 });
 
-// rules: OX-2
+// wire: OX-2
 scenario('EMA: one sign-in at the identity provider, no browser at the authorization server', 60_000, async (bed, open) => {
   const desk = person('desk', 'client_secret_basic', { client_secret: 'i', grant_types: ['authorization_code', 'refresh_token', EXCHANGE] });
   const idp = await bed.provider({ exchange: true, clients: [desk], 'client-ids': { desk: 'desk-at-as' } });
@@ -213,7 +213,7 @@ async function sdkClient(url) {
   return { client, token: () => kept.tokens.access_token };
 }
 
-// rules: OX-6, OR-17
+// wire: OX-6, OR-17
 scenario('exchange: the gateway gets a token of its own for the upstream, for the same user', 60_000, async (bed, open, { binary }) => {
   const provider = await bed.provider({ ...LONG, exchange: true, clients: [machine('gw', 'client_secret_basic', [EXCHANGE], { client_secret: 's' })] });
   const upstream = await bed.protected(provider);
@@ -237,7 +237,7 @@ scenario('exchange: the gateway gets a token of its own for the upstream, for th
   assert.equal((await provider.counts()).grants['token-exchange'], 1);
 });
 
-// rules: OX-5
+// wire: OX-5
 scenario('DPoP: proofs with nonces at both servers', 60_000, async (bed, open) => {
   const provider = await bed.provider({ ...LONG, nonce: true });
   const server = await bed.protected(provider, { nonce: true, 'dpop-only': true });
@@ -252,7 +252,7 @@ scenario('DPoP: proofs with nonces at both servers', 60_000, async (bed, open) =
   assert.deepEqual({ refreshes: refreshes > 0, signIns }, { refreshes: true, signIns: 1 });
 });
 
-// rules: OC-49, OR-13
+// wire: OC-49, OR-13
 scenario('revocation: signing out revokes both tokens and forgets them', 60_000, async (bed, open) => {
   const provider = await bed.provider({ ...LONG, opaque: true, clients: [GATE_CLIENT] });
   const server = await bed.protected(provider, { opaque: true });
@@ -262,11 +262,11 @@ scenario('revocation: signing out revokes both tokens and forgets them', 60_000,
   await switchboard.must(['logout', server.url]);
   assert.equal((await provider.counts()).revocations, 2);
   assert.notEqual((await switchboard.run(['whoami', server.url])).code, 0);
-  assert.equal((await switchboard.run(['call', server.url, 'whoami', '--login', 'never'])).code, 3);
+  assert.equal((await switchboard.run(['call', server.url, 'whoami'])).code, 3);
   assert.equal(switchboard.tabs().length, 1);
 });
 
-// rules: OC-44, OC-47
+// wire: OC-44, OC-47
 scenario('expiry: a token that is over is renewed before the server sees it', 60_000, async (bed, open) => {
   const provider = await bed.provider({ ttl: '3' });
   const server = await bed.protected(provider);
@@ -281,7 +281,7 @@ scenario('expiry: a token that is over is renewed before the server sees it', 60
   assert.deepEqual({ signIns, renewed: refreshes > 0 }, { signIns: 1, renewed: true });
 });
 
-// rules: OC-26, OC-45
+// wire: OC-26, OC-45
 scenario('forgotten: an authorization server that lost its clients gets one new registration', 60_000, async (bed, open) => {
   const provider = await bed.provider(LONG);
   const server = await bed.protected(provider);
@@ -296,7 +296,7 @@ scenario('forgotten: an authorization server that lost its clients gets one new 
   assert.deepEqual({ registrations, signIns, tabs: switchboard.tabs().length }, { registrations: 1, signIns: 1, tabs: 2 });
 });
 
-// rules: OC-34
+// wire: OC-34
 scenario('deny: a person who refuses ends the login with the reason, and nothing is asked again', 60_000, async (bed, open) => {
   const provider = await bed.provider();
   const server = await bed.protected(provider);
@@ -308,7 +308,7 @@ scenario('deny: a person who refuses ends the login with the reason, and nothing
   assert.equal(switchboard.tabs().length, 1);
 });
 
-// rules: OC-33, OC-38
+// wire: OC-33, OC-38
 scenario('Chromium: a real browser signs in, and the page at the end needs no script', 60_000, async (bed, open) => {
   const provider = await bed.provider();
   const server = await bed.protected(provider);
@@ -370,13 +370,13 @@ async function together(bed, open, kill) {
   }
 }
 
-// rules: OC-38, OT-7
+// wire: OC-38, OT-7
 scenario('ten bridges at once: one tab, one registration, one sign-in', 90_000, (bed, open) => together(bed, open, false));
 
-// rules: OT-5, OT-7
+// wire: OT-5, OT-7
 scenario('ten bridges at once, the first killed: the sign-in still completes in its tab', 90_000, (bed, open) => together(bed, open, true));
 
-// rules: OC-44, OC-45, OT-6
+// wire: OC-44, OC-45, OT-6
 scenario('ten processes renew at once: one token request a round, none refused', 15 * 60_000, async (bed, open, { rounds }) => {
   const provider = await bed.provider(LONG);
   const server = await bed.protected(provider);

@@ -379,6 +379,10 @@ impl Flow {
     /// Where people come back to with this registration, if they come back to us.
     fn redirect_of(&self, client: &Registration) -> Option<String> {
         let own = &self.goal.redirect.uri;
+        if own.is_empty() {
+            // Nobody comes back from another machine.
+            return client.redirect_uris.is_empty().then(String::new);
+        }
         let other = own.replacen("//127.0.0.1:", "//localhost:", 1);
         client.redirect_uris.iter().find(|uri| *uri == own || **uri == other).cloned()
     }
@@ -435,16 +439,17 @@ impl Flow {
             listed.is_none_or(|listed| listed.iter().any(|name| name == method.name()))
         };
         let method = order.into_iter().find(is_taken).unwrap_or_default();
-        let mut grants = vec!["authorization_code", "refresh_token"];
-        if self.goal.settings.grant == GrantType::Device {
-            grants.push("urn:ietf:params:oauth:grant-type:device_code");
-        }
+        let (grants, responses, redirects) = if self.goal.settings.grant == GrantType::Device {
+            (["urn:ietf:params:oauth:grant-type:device_code", "refresh_token"], vec![], vec![])
+        } else {
+            (["authorization_code", "refresh_token"], vec!["code"], vec![redirect])
+        };
         let kind = if self.goal.redirect.is_native { "native" } else { "web" };
         let mut about = json!({"client_name": self.goal.redirect.client_name});
         let must = json!({
-            "redirect_uris": [redirect],
+            "redirect_uris": redirects,
             "grant_types": grants,
-            "response_types": ["code"],
+            "response_types": responses,
             "token_endpoint_auth_method": method.name(),
             "application_type": kind,
         });
@@ -487,7 +492,9 @@ impl Flow {
             client_secret: new.client_secret,
             secret_expires_at: new.client_secret_expires_at.filter(|end| *end != 0),
             auth_method: Some(method),
-            redirect_uris: new.redirect_uris.unwrap_or_else(|| vec![redirect.to_owned()]),
+            redirect_uris: new.redirect_uris.unwrap_or_else(|| {
+                Some(redirect.to_owned()).into_iter().filter(|uri| !uri.is_empty()).collect()
+            }),
             is_dynamic: true,
             is_in_doubt: false,
         })

@@ -618,6 +618,11 @@ fn a_person_may_say_yes_on_another_machine() {
         "{:#?}",
         world.log
     );
+    assert!(
+        world.log[2].contains("\"redirect_uris\":[],\"response_types\":[]"),
+        "{}",
+        world.log[2]
+    );
     world.put(&token, 400, json!({"error": "authorization_pending"}));
     assert_eq!(world.sign_in().unwrap_err(), AuthError::TimedOut);
 }
