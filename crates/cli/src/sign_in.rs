@@ -208,7 +208,7 @@ impl UserStore {
     /// The store, if there is one.
     async fn find(&self) -> Result<Option<&FileStore>, StoreError> {
         let place = store::place(self.args.store.clone(), &variable);
-        if place.is_none_or(|place| place.is_dir()) {
+        if place.is_some_and(|place| place.is_dir()) {
             self.open().await.map(Some)
         } else {
             Ok(None)

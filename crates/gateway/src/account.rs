@@ -42,7 +42,7 @@ impl Accounts {
         let options = SignInOptions { name: server.name.clone(), ..self.options.clone() };
         let authorizer = Authorizer::new(Account::of(url), settings, store, fetch, person, options);
         Some(match others {
-            Some(others) => Arc::new(OauthCredential::beside(authorizer, others)),
+            Some(others) => Arc::new(OauthCredential::beside(authorizer, others, wanted.is_none())),
             None => Arc::new(OauthCredential::new(authorizer, headers.clone())),
         })
     }

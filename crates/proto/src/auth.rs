@@ -34,7 +34,8 @@ pub use flow::{Goal, Redirect};
 pub use machine::{Answer, AuthBody, AuthRequest, AuthResponse, KeyAlgorithm, SignIn, Step, Tools};
 pub use metadata::{ResourceMetadata, ServerMetadata, is_loopback, origin_of};
 pub use record::{
-    AuthMethod, LONGEST_SIGN_IN, PendingSignIn, Registration, Secret, TokenRecord, TokenSource,
+    AuthMethod, FailedSignIn, LONGEST_SIGN_IN, PendingSignIn, Registration, Secret, TokenRecord,
+    TokenSource,
 };
 pub use settings::{Endpoints, GrantType, IdentityProvider, OauthSettings, ResourceParameter};
 pub use token::dpop_proof;

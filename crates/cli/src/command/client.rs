@@ -177,6 +177,9 @@ fn failed(error: CallError) -> CommandError {
         CallError::Failed(Failure::Timeout { .. }) => {
             failure.for_scripts(ExitStatus::Failure, "timeout")
         }
+        CallError::Failed(Failure::NotSignedIn { .. }) => failure
+            .hint("sign in with: switchboard login TARGET")
+            .for_scripts(ExitStatus::Auth, "auth"),
         CallError::Failed(why) => match why.status() {
             status @ Some(401 | 403) => failure
                 .hint("sign in with: switchboard login TARGET")

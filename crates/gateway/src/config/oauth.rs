@@ -310,7 +310,7 @@ fn secret_file(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) -> Option
     let mut text = String::new();
     let read = File::open(&path).and_then(|it| it.take(MAX_SECRET_FILE).read_to_string(&mut text));
     match read.and_then(|_| if text.trim().is_empty() { Err(empty()) } else { Ok(()) }) {
-        Ok(()) => Some(Secret::new(text)),
+        Ok(()) => Some(Secret::new(text.trim())),
         Err(error) => {
             let what = format_args!(": cannot read {}: {error}", path.display());
             it.reader.fail((key, node), what, "name a file that can be read")

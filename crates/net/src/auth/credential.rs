@@ -20,13 +20,15 @@ const MOST_STEP_UPS: usize = 2;
 /// How long scopes that were asked for in vain are not asked for again.
 const REFUSED_FOR: Duration = Duration::from_mins(10);
 /// Sets of scopes that are remembered.
-const MOST_REFUSED: usize = 32;
+const MOST_REFUSED: usize = 3;
 
 /// Shows a server the token of one account, beside what it is shown anyway. A server that
 /// refuses it is asked again with a renewed one, and then somebody has to sign in.
 pub struct OauthCredential {
     authorizer: Authorizer,
     others: HeaderSource,
+    /// An `Authorization` of the others is shown in the place of ours.
+    yields: bool,
     /// The token that was shown last, if it is bound to a key.
     bound: Mutex<Option<BoundToken>>,
     /// What the server wants to find in the next proof.
@@ -55,21 +57,25 @@ impl fmt::Debug for OauthCredential {
 impl OauthCredential {
     /// Shows the token, and these headers.
     pub fn new(authorizer: Authorizer, headers: HeaderMap) -> Self {
-        Self::of(authorizer, HeaderSource::Fixed(headers))
+        Self::of(authorizer, HeaderSource::Fixed(headers), false)
     }
 
-    /// Shows the token beside what `others` says.
-    pub fn beside(authorizer: Authorizer, others: Arc<dyn Credential>) -> Self {
-        Self::of(authorizer, HeaderSource::Credential(others))
+    /// Shows the token beside what `others` says. If this `yields`, nobody signs in where
+    /// the others have an `Authorization` of their own.
+    pub fn beside(authorizer: Authorizer, others: Arc<dyn Credential>, yields: bool) -> Self {
+        Self::of(authorizer, HeaderSource::Credential(others), yields)
     }
 
-    fn of(authorizer: Authorizer, others: HeaderSource) -> Self {
+    fn of(authorizer: Authorizer, others: HeaderSource, yields: bool) -> Self {
         let (bound, nonce, refused) = Default::default();
-        Self { authorizer, others, bound, nonce, refused }
+        Self { authorizer, others, yields, bound, nonce, refused }
     }
 
     /// The token after a refusal; none if the refusal is final.
-    async fn next(&self, refusal: &CredentialRefusal) -> Result<Option<TokenRecord>, AuthError> {
+    async fn next(
+        &self,
+        refusal: &CredentialRefusal,
+    ) -> Result<Option<(TokenRecord, bool)>, AuthError> {
         let values = refusal.answer.get_all(WWW_AUTHENTICATE);
         let challenge = Challenge::find(values.iter().filter_map(|value| value.to_str().ok()));
         let stored = self.authorizer.tokens().await?;
@@ -79,19 +85,21 @@ impl OauthCredential {
             && lock(&self.nonce).replace(nonce.to_owned()).as_deref() != Some(nonce)
             && stored.as_ref().is_some_and(|stored| stored.source.dpop_key.is_some())
         {
-            return Ok(stored);
+            return Ok(stored.map(|stored| (stored, false)));
         }
         if refusal.status == StatusCode::FORBIDDEN {
             let challenge = challenge.filter(Challenge::asks_for_more_scope);
             return match challenge {
-                Some(challenge) => self.step_up(challenge, stored, refusal.attempt).await,
-                None => Ok(None),
+                Some(challenge) if !refusal.is_background => {
+                    self.step_up(challenge, stored, refusal.attempt).await
+                }
+                _ => Ok(None),
             };
         }
         let stored = match stored {
             // Another process has renewed it.
             Some(stored) if shown.as_deref() != Some(self.word(&stored)) => {
-                return Ok(Some(stored));
+                return Ok(Some((stored, false)));
             }
             stored => stored,
         };
@@ -100,14 +108,15 @@ impl OauthCredential {
             && let Some(renewed) = self.authorizer.renew(stored).await?
             && renewed.access_token != stored.access_token
         {
-            return Ok(Some(renewed));
+            return Ok(Some((renewed, false)));
         }
-        // A token that was got for this very request is refused like the one before it.
-        if refusal.attempt >= 2 || (refusal.attempt == 1 && stored.is_none()) {
+        // A token that somebody signed in for is refused like the one before it (OC-47).
+        if refusal.is_new_login || refusal.is_background {
             return Ok(None);
         }
         let refused = stored.map(|stored| stored.access_token).unwrap_or_default();
-        self.authorizer.sign_in_unless(challenge, Some(refused)).await.map(Some)
+        let record = self.authorizer.sign_in_unless(challenge, Some(refused)).await?;
+        Ok(Some((record, true)))
     }
 
     /// Asks for the scopes that the server wants beside those that were asked for before.
@@ -116,7 +125,7 @@ impl OauthCredential {
         challenge: Challenge,
         stored: Option<TokenRecord>,
         attempt: usize,
-    ) -> Result<Option<TokenRecord>, AuthError> {
+    ) -> Result<Option<(TokenRecord, bool)>, AuthError> {
         let scopes = challenge.scopes();
         let granted = stored.as_ref().map(|stored| &*stored.granted).unwrap_or_default();
         let has_all = !scopes.is_empty() && scopes.iter().all(|scope| granted.contains(scope));
@@ -124,18 +133,18 @@ impl OauthCredential {
         if has_all || attempt > MOST_STEP_UPS || !self.may_ask_for(&scopes) {
             return Ok(None);
         }
-        self.authorizer.sign_in_unless(Some(challenge), Some(refused)).await.map(Some)
+        let record = self.authorizer.sign_in_unless(Some(challenge), Some(refused)).await?;
+        if scopes.iter().all(|scope| record.source.scopes.contains(scope)) {
+            lock(&self.refused).insert(scopes, now());
+        }
+        Ok(Some((record, true)))
     }
 
-    /// Whether these scopes were not asked for a short while ago. From now on they were.
+    /// Whether these scopes were not asked for a short while ago, nor too many others.
     fn may_ask_for(&self, scopes: &[String]) -> bool {
         let mut refused = lock(&self.refused);
         refused.retain(|_, since| now().saturating_duration_since(*since) < REFUSED_FOR);
-        let is_new = !refused.contains_key(scopes) && refused.len() < MOST_REFUSED;
-        if is_new {
-            refused.insert(scopes.to_vec(), now());
-        }
-        is_new
+        !refused.contains_key(scopes) && refused.len() < MOST_REFUSED
     }
 
     /// What of a record is sent.
@@ -157,7 +166,8 @@ impl OauthCredential {
             let life = end.saturating_sub(record.issued_at);
             let left = end.saturating_sub(self.authorizer.tools().now());
             let left = Duration::from_secs(left.saturating_sub((life / 10).min(60)).max(1));
-            to.until = Some(to.until.map_or(now() + left, |until| until.min(now() + left)));
+            let until = now().checked_add(left);
+            to.until = to.until.into_iter().chain(until).min();
         }
         Ok(())
     }
@@ -183,18 +193,32 @@ impl Credential for OauthCredential {
         refusal: Option<&'c CredentialRefusal>,
     ) -> Fetching<'c> {
         Box::pin(async move {
-            let record = match refusal {
-                None => self.authorizer.current().await?,
-                Some(refusal) => match self.next(refusal).await? {
-                    Some(record) => Some(record),
-                    None => return Ok(None),
-                },
-            };
             let mut found = match &self.others {
                 HeaderSource::Fixed(headers) => headers.clone().into(),
                 HeaderSource::Credential(others) => {
-                    others.headers(client, None).await?.unwrap_or_default()
+                    let found = others.headers(client, None).await?.unwrap_or_default();
+                    if self.yields && found.headers.contains_key(AUTHORIZATION) {
+                        return match refusal {
+                            None => Ok(Some(found)),
+                            Some(_) => others.headers(client, refusal).await,
+                        };
+                    }
+                    found
                 }
+            };
+            let record = match refusal {
+                // Whether a token is wanted at all is for the server to say.
+                None => self.authorizer.current().await.unwrap_or_else(|error| {
+                    tracing::debug!("no token: {error}");
+                    None
+                }),
+                Some(refusal) => match self.next(refusal).await? {
+                    Some((record, is_new_login)) => {
+                        found.is_new_login = is_new_login;
+                        Some(record)
+                    }
+                    None => return Ok(None),
+                },
             };
             if let Some(record) = record {
                 self.add(&mut found, &record).map_err(NoCredential::from)?;

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Limited};
-use switchboard_proto::auth::{AuthBody, AuthRequest, AuthResponse};
+use switchboard_proto::auth::{AuthBody, AuthRequest, AuthResponse, is_loopback};
 use switchboard_proto::header;
 use switchboard_proto::revision::Revision;
 use tokio::sync::OnceCell;
 
-use crate::http::fetch::{Fetch, FetchBody, Reach, SetupError, is_public, resolve};
+use crate::http::fetch::{Fetch, FetchBody, Reach, is_public, resolve};
 
 /// Bytes of an answer (OB-1).
 const LONGEST: usize = 64 << 10;
@@ -58,7 +58,7 @@ impl AuthFetch {
     async fn send_all(&self, request: AuthRequest) -> Result<AuthResponse, String> {
         let mut url: Uri = request.url.parse().map_err(|_| "it is no URL".to_owned())?;
         for _ in 0..=MOST_REDIRECTS {
-            let fetch = self.fetch_for(&url).await.map_err(|error| error.to_string())?;
+            let fetch = self.fetch_for(&url).await?;
             let sent = fetch.send_once(build(&request, url.clone())).await;
             let response = sent.map_err(|error| error.to_string())?;
             let next = redirect(&url, &response).filter(|_| request.body.is_none());
@@ -72,33 +72,31 @@ impl AuthFetch {
     }
 
     /// The client for a URL that the server, or what it named, has named.
-    async fn fetch_for(&self, url: &Uri) -> Result<&Fetch, SetupError> {
+    async fn fetch_for(&self, url: &Uri) -> Result<&Fetch, String> {
         let host = url.host().unwrap_or_default();
         if self.policy.allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)) {
             return Ok(&self.open);
         }
         let careful = async {
-            let (is_loopback, is_inside) = self.place_of_server().await;
-            self.open.within(match (self.policy.is_strict, is_loopback, is_inside) {
-                (false, _, true) => Reach::Anywhere,
-                (true, true, _) => Reach::PublicAndLoopback,
-                (..) => Reach::Public,
-            })
+            let reach = self.reach().await?;
+            self.open.within(reach).map_err(|error| error.to_string())
         };
         self.careful.get_or_try_init(|| careful).await
     }
 
-    /// Whether the server itself is this machine, and whether it is inside a network.
-    async fn place_of_server(&self) -> (bool, bool) {
+    /// Where the URLs of the server may lead. A server that is inside a network may name what
+    /// is inside, too; what it claims to be by one address among others does not count.
+    async fn reach(&self) -> Result<Reach, String> {
         let host = self.server.host().unwrap_or_default().trim_matches(['[', ']']);
+        if is_loopback(host) {
+            let strict = self.policy.is_strict;
+            return Ok(if strict { Reach::PublicAndLoopback } else { Reach::Anywhere });
+        }
         let port = self.server.port_u16().unwrap_or(443);
-        let found: Vec<_> = match tokio::net::lookup_host((host, port)).await {
-            Ok(found) => found.map(|address| address.ip()).collect(),
-            Err(_) => Vec::new(),
-        };
-        let is_loopback =
-            !found.is_empty() && found.iter().all(|it| it.to_canonical().is_loopback());
-        (is_loopback, found.iter().any(|address| !is_public(*address)))
+        let found = tokio::net::lookup_host((host, port)).await;
+        let found = found.map_err(|error| format!("{host} cannot be looked up: {error}"))?;
+        let is_inside = found.map(|address| address.ip()).all(|address| !is_public(address));
+        Ok(if is_inside && !self.policy.is_strict { Reach::Anywhere } else { Reach::Public })
     }
 }
 

@@ -1,7 +1,7 @@
 //! One account at one server: its tokens, renewed and shared by all processes of the user.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::Uri;
 use serde::Serialize;
@@ -18,7 +18,7 @@ use super::fetch::{AuthFetch, ReachPolicy};
 use super::jws::{Signer, generate_pem};
 use super::person::SignInPerson;
 use super::store::{Plaintext, RecordId, RecordKind, RecordLock, RecordStore, StoreError};
-use crate::connection::lock;
+use crate::connection::{lock, now};
 use crate::drive::{Either, OwnedTask, race};
 use crate::http::fetch::Fetch;
 
@@ -124,7 +124,14 @@ struct Inner {
     person: Arc<dyn SignInPerson>,
     options: SignInOptions,
     tools: Arc<dyn Tools>,
+    /// The last renewal that failed for a while, and when.
+    paused: Mutex<Option<(Instant, AuthError)>>,
 }
+
+/// How long no renewal is tried after one that failed for a while.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
+/// How long all that is read may take until somebody is asked.
+const DISCOVERY: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 struct SignInTask {
@@ -144,9 +151,12 @@ impl Authorizer {
         options: SignInOptions,
     ) -> Self {
         let server = account.server.parse::<Uri>().unwrap_or_default();
-        let fetch = AuthFetch::new(fetch, server, options.reach.clone());
+        let mut reach = options.reach.clone();
+        reach.allowed.extend(named_hosts(&settings));
+        let fetch = AuthFetch::new(fetch, server, reach);
         let tools: Arc<dyn Tools> = Arc::new(SystemTools);
-        let inner = Inner { account, settings, store, fetch, person, options, tools };
+        let paused = Mutex::default();
+        let inner = Inner { account, settings, store, fetch, person, options, tools, paused };
         Self { inner: Arc::new(inner), running: Arc::default() }
     }
 
@@ -187,6 +197,12 @@ impl Authorizer {
         let is_over = record.is_over(inner.tools.now());
         // What is still good is used while there is nothing better.
         let kept = Some(record.clone()).filter(|_| !is_over);
+        let paused = self::lock(&inner.paused).clone();
+        if let Some((since, error)) = paused
+            && now().saturating_duration_since(since) < RENEWAL_PAUSE
+        {
+            return kept.map(Some).ok_or(error);
+        }
         let run = if record.refresh_token.is_some() {
             SignIn::renew(record.clone(), inner.settings.clone(), Arc::clone(&inner.tools))
         } else if inner.needs_person() {
@@ -202,9 +218,12 @@ impl Authorizer {
                 write(&mut *lock, &renewed).await?;
                 Ok(Some(renewed))
             }
-            Err(error) if error.is_temporary() => kept.map(Some).ok_or(error),
+            Err(error) if error.is_temporary() => {
+                *self::lock(&inner.paused) = Some((now(), error.clone()));
+                kept.map(Some).ok_or(error)
+            }
             Err(error) => {
-                tracing::info!(server = inner.account.server, "tokens were not renewed: {error}");
+                tracing::info!(server = inner.name(), "tokens were not renewed: {error}");
                 let is_forgotten =
                     matches!(error.code(), Some("invalid_client" | "unauthorized_client"));
                 if is_forgotten && record.source.client.is_dynamic {
@@ -279,6 +298,8 @@ struct OwnedSignIn {
     callback: Option<CallbackListener>,
     /// The page is open already.
     is_shown: bool,
+    /// A person was asked.
+    is_asked: bool,
 }
 
 impl Inner {
@@ -303,29 +324,42 @@ impl Inner {
         refused: Option<Secret>,
     ) -> Result<TokenRecord, AuthError> {
         if self.needs_person() && self.options.mode == LoginMode::Never {
-            let name = &self.options.name;
-            let name = if name.is_empty() { &self.account.server } else { name };
-            return Err(AuthError::NoPerson(format!("run `switchboard login {name}`")));
+            return Err(AuthError::NoPerson(format!("run `switchboard login {}`", self.name())));
         }
+        let began_at = self.tools.now();
         let id = self.account.record(RecordKind::Pending);
         let free = self.store.try_lock(&id).await.map_err(local)?;
+        let waited = free.is_none();
         let lock = if let Some(lock) = free {
             lock
         } else {
-            self.person.show_waiting(&self.account.server);
+            self.person.show_waiting(self.name());
             self.store.lock(&id).await.map_err(local)?
         };
         let tokens = self.account.record(RecordKind::Tokens);
         let before: Option<TokenRecord> = read(self.store.read(&tokens).await)?;
-        if let (Some(before), Some(refused)) = (&before, &refused)
-            && before.access_token != *refused
-            && !before.is_over(self.tools.now())
-        {
+        // Somebody has signed in meanwhile.
+        let is_new = |before: &&TokenRecord| match &refused {
+            Some(refused) => before.access_token != *refused,
+            None => waited && before.issued_at >= began_at,
+        };
+        let is_good = |before: &&TokenRecord| !before.is_over(self.tools.now());
+        if let Some(before) = before.as_ref().filter(is_new).filter(is_good) {
             return Ok(before.clone());
         }
         let pending: Option<PendingSignIn> = read(lock.read().await)?;
-        let pending = pending.filter(|pending| !pending.is_over(self.tools.now()));
-        let mut owned = OwnedSignIn { lock, callback: None, is_shown: false };
+        // Who asks for it by hand begins anew.
+        let pending = pending.filter(|_| refused.is_some());
+        if let Some(error) = pending.as_ref().and_then(|it| it.failure(self.tools.now())) {
+            return Err(error);
+        }
+        let asked = challenge.as_ref().map(Challenge::scopes).unwrap_or_default();
+        let pending = pending.filter(|pending| {
+            let has_scopes = asked.iter().all(|scope| pending.source.scopes.contains(scope));
+            let age = Duration::from_secs(self.tools.now().saturating_sub(pending.began_at));
+            has_scopes && pending.failure.is_none() && age < self.options.wait
+        });
+        let mut owned = OwnedSignIn { lock, callback: None, is_shown: false, is_asked: false };
         let run = match pending {
             Some(pending) if self.settings.grant == GrantType::Code => {
                 owned.callback = self.bind_again(&pending).await;
@@ -347,13 +381,34 @@ impl Inner {
             SignIn::new(goal, Arc::clone(&self.tools))
         };
         let ended = self.drive(run, Some(&mut owned)).await;
-        // Nobody comes back to it any more.
-        owned.lock.remove().await.map_err(local)?;
-        let record = ended?;
-        let mut lock = self.store.lock(&tokens).await.map_err(local)?;
-        write(&mut *lock, &record).await?;
-        tracing::info!(server = self.account.server, issuer = record.source.issuer, "signed in");
-        Ok(record)
+        if let Ok(record) = &ended {
+            let mut lock = self.store.lock(&tokens).await.map_err(local)?;
+            write(&mut *lock, record).await?;
+            let (server, issuer) = (self.name(), &record.source.issuer);
+            tracing::info!(server, issuer, "signed in");
+        }
+        self.settle(owned, ended.as_ref().err()).await;
+        ended
+    }
+
+    /// Nobody comes back to a sign-in that has ended. One that a person refused is remembered,
+    /// so that no other process asks them again at once.
+    async fn settle(&self, mut owned: OwnedSignIn, error: Option<&AuthError>) {
+        let left = match (read::<PendingSignIn>(owned.lock.read().await), error) {
+            (Ok(Some(pending)), Some(error)) if owned.is_asked => {
+                write(&mut *owned.lock, &pending.failed(error, self.tools.now())).await
+            }
+            _ => owned.lock.remove().await.map_err(local),
+        };
+        if let Err(error) = left {
+            tracing::warn!(server = self.name(), "a sign-in that ended is still there: {error}");
+        }
+    }
+
+    /// What to call the server; its URL may have secrets in its query.
+    fn name(&self) -> &str {
+        let url = self.account.server.split('?').next().unwrap_or_default();
+        if self.options.name.is_empty() { url } else { &self.options.name }
     }
 
     async fn bind(&self) -> Result<CallbackListener, AuthError> {
@@ -384,11 +439,17 @@ impl Inner {
         mut run: SignIn,
         mut owned: Option<&mut OwnedSignIn>,
     ) -> Result<TokenRecord, AuthError> {
-        let mut answer = None;
+        let (mut answer, mut is_reading) = (None, true);
+        let began = now();
         loop {
             answer = Some(match run.step(answer.take()) {
                 Step::Done(record) => return Ok(*record),
                 Step::Failed(error) => return Err(error),
+                Step::Fetch(_) if is_reading && now() > began + DISCOVERY => {
+                    let url = self.account.server.clone();
+                    let why = format!("reading took more than {} s", DISCOVERY.as_secs());
+                    return Err(AuthError::Unreachable { url, why });
+                }
                 Step::Fetch(request) => Answer::Response(self.fetch.send(request).await),
                 Step::FindRegistration { issuer } => {
                     let found = self.store.read(&self.registration(&issuer)).await;
@@ -403,14 +464,17 @@ impl Inner {
                     Answer::Done
                 }
                 Step::ShowDevice { url, complete_url, code } => {
-                    let server = &self.account.server;
-                    self.person.show_device(server, &url, complete_url.as_deref(), &code);
+                    is_reading = false;
+                    self.person.show_device(self.name(), &url, complete_url.as_deref(), &code);
                     Answer::Done
                 }
-                Step::Authorize(pending) => Answer::Code(match &mut owned {
-                    Some(owned) => self.ask(owned, &pending).await,
-                    None => Err(AuthError::Local("nobody can be asked here".to_owned())),
-                }),
+                Step::Authorize(pending) => {
+                    is_reading = false;
+                    Answer::Code(match &mut owned {
+                        Some(owned) => self.ask(owned, &pending).await,
+                        None => Err(AuthError::Local("nobody can be asked here".to_owned())),
+                    })
+                }
             });
         }
     }
@@ -438,11 +502,14 @@ impl Inner {
     ) -> Result<Secret, AuthError> {
         // Whoever takes over finds it.
         write(&mut *owned.lock, pending).await?;
+        owned.is_asked = true;
         let Some(callback) = &owned.callback else {
             return Err(AuthError::Local("there is no port to come back to".to_owned()));
         };
-        if !owned.is_shown {
-            self.person.show_page(&self.account.server, &pending.url);
+        if owned.is_shown {
+            self.person.show_waiting(self.name());
+        } else {
+            self.person.show_page(self.name(), &pending.url);
         }
         let judge = |query: &str| pending.read_callback(query);
         let coming_back = callback.wait(judge);
@@ -465,6 +532,19 @@ impl Inner {
             Err(_) => Err(AuthError::TimedOut),
         }
     }
+}
+
+/// Hosts that the user names, which may be anywhere.
+fn named_hosts(settings: &OauthSettings) -> Vec<String> {
+    let OauthSettings { issuer, metadata_url, endpoints, grant, .. } = settings;
+    let provider = match grant {
+        GrantType::Enterprise(provider) => Some(&provider.token_endpoint),
+        _ => None,
+    };
+    let urls = [issuer, metadata_url, &endpoints.authorization, &endpoints.token];
+    let urls = urls.into_iter().flatten().chain(provider);
+    let hosts = urls.filter_map(|url| Some(url.parse::<Uri>().ok()?.host()?.to_owned()));
+    hosts.collect()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

@@ -184,7 +184,7 @@ impl Upstream {
     }
 
     async fn probe_endpoint(&self, endpoint: &HttpEndpoint, question: &Message) -> Probed {
-        let asking = self.send(endpoint, |endpoint| {
+        let asking = self.send(endpoint, false, |endpoint| {
             let mut request = endpoint.post_request(question.text(), &HttpSession::default());
             let version = Revision::NEWEST_MODERN.as_str();
             Mirror { version, method: question.method(), name: None }.write(request.headers_mut());

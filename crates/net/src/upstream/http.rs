@@ -205,7 +205,7 @@ impl Upstream {
         if post.greets() {
             Box::pin(self.renew_credentials()).await;
         }
-        let sending = self.send(endpoint, |endpoint| {
+        let sending = self.send(endpoint, false, |endpoint| {
             let mut request = endpoint.post_request(post.message.text(), &post.session);
             for (name, value) in &post.mirrored {
                 request.headers_mut().insert(name, value.clone());
@@ -235,11 +235,13 @@ impl Upstream {
     pub(super) async fn send(
         &self,
         endpoint: &HttpEndpoint,
+        is_background: bool,
         request: impl Fn(&HttpEndpoint) -> Request<Bytes>,
     ) -> Result<Response<FetchBody>, Failure> {
         let credential = self.server.details.credential.as_ref();
-        let mut shown = self.credentials(None).await?.unwrap_or_default();
-        for attempt in 0..MOST_CREDENTIALS {
+        let (mut shown, _) = self.credentials(None).await?.unwrap_or_default();
+        let mut is_new_login = false;
+        for attempt in 0.. {
             lock(&endpoint.headers).clone_from(&shown);
             let make = || {
                 let mut request = request(endpoint);
@@ -250,18 +252,19 @@ impl Upstream {
             };
             let response = endpoint.fetch.send_made(make).await?;
             let status = response.status();
-            if !matches!(status.as_u16(), 401 | 403) || credential.is_none() {
+            let is_final = !matches!(status.as_u16(), 401 | 403) || attempt == MOST_CREDENTIALS;
+            if is_final || credential.is_none() {
                 return Ok(response);
             }
             let answer = response.headers().clone();
-            let refusal = CredentialRefusal { status, answer, shown, attempt };
-            match Box::pin(self.credentials(Some(&refusal))).await? {
-                Some(other) => shown = other,
-                None => return Ok(response),
-            }
+            let refusal =
+                CredentialRefusal { status, answer, shown, attempt, is_new_login, is_background };
+            let Some((other, is_new)) = Box::pin(self.credentials(Some(&refusal))).await? else {
+                return Ok(response);
+            };
+            (shown, is_new_login) = (other, is_new_login || is_new);
         }
-        lock(&endpoint.headers).clone_from(&shown);
-        Ok(Box::pin(endpoint.fetch.send_made(|| request(endpoint))).await?)
+        Err(Failure::CLOSED)
     }
 
     /// The server does not know our session any more.

@@ -64,7 +64,7 @@ async fn connect(up: &Arc<Upstream>) -> Result<(SseStream, Uri), PipeEnd> {
     };
     up.renew_credentials().await;
     let session = HttpSession::default();
-    let sending = up.send(endpoint, |endpoint| endpoint.get_request(&session, None));
+    let sending = up.send(endpoint, false, |endpoint| endpoint.get_request(&session, None));
     let response = sending.await.map_err(PipeEnd::Broke)?;
     let no_stream = |failure, may_be_http: bool| {
         let changes = may_be_http && up.may_change_transport();
@@ -143,15 +143,18 @@ async fn write(up: &Arc<Upstream>, post_to: &Uri) {
 async fn post(up: Arc<Upstream>, post_to: Uri, message: Message) {
     let Some(endpoint) = &up.http else { return };
     let _in_flight = up.count_in_flight(&message);
-    let mut request = endpoint.request(Method::POST, message.text().clone());
-    *request.uri_mut() = post_to;
-    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let sending = tokio::time::timeout(POST_WAIT, endpoint.fetch.send(request));
+    let sending = up.send(endpoint, false, |endpoint| {
+        let mut request = endpoint.request(Method::POST, message.text().clone());
+        *request.uri_mut() = post_to.clone();
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        request
+    });
+    let sending = tokio::time::timeout(POST_WAIT, sending);
     let why = match up.stop.until(sending).await {
         Some(Ok(Ok(response))) if !response.status().is_success() => {
             HttpRefusal::read(response, endpoint).await.failure(&up)
         }
-        Some(Ok(Err(error))) => error.into(),
+        Some(Ok(Err(why))) => why,
         // Taken, or perhaps: then the stream will tell.
         Some(Ok(Ok(_)) | Err(_)) | None => return,
     };

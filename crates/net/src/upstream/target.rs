@@ -310,11 +310,13 @@ pub struct FetchedHeaders {
     pub headers: HeaderMap,
     /// When they have to be fetched again.
     pub until: Option<Instant>,
+    /// Whether somebody signed in for them just now.
+    pub is_new_login: bool,
 }
 
 impl From<HeaderMap> for FetchedHeaders {
     fn from(headers: HeaderMap) -> Self {
-        Self { headers, until: None }
+        Self { headers, ..Self::default() }
     }
 }
 
@@ -329,6 +331,10 @@ pub struct CredentialRefusal {
     pub shown: Arc<HeaderMap>,
     /// How often it has refused this one request before.
     pub attempt: usize,
+    /// Whether somebody has signed in for this request already.
+    pub is_new_login: bool,
+    /// Nobody waits for the request: it is no reason to ask somebody to sign in.
+    pub is_background: bool,
 }
 
 /// Why there are none.
@@ -350,17 +356,18 @@ pub(super) type CredentialCache = Mutex<Option<(Arc<HeaderMap>, Instant, Option<
 const SAME_ATTEMPT: Duration = Duration::from_secs(5);
 
 impl Upstream {
-    /// The headers to send; after a refusal other ones, or none if there are none.
+    /// The headers to send; after a refusal other ones, or none if there are none. And
+    /// whether somebody signed in for them.
     pub(super) async fn credentials(
         &self,
         refusal: Option<&CredentialRefusal>,
-    ) -> Result<Option<Arc<HeaderMap>>, Failure> {
+    ) -> Result<Option<(Arc<HeaderMap>, bool)>, Failure> {
         let mut headers = self.credentials.lock().await;
         if let Some((known, _, until)) = &*headers
             && refusal.is_none_or(|refusal| !Arc::ptr_eq(&refusal.shown, known))
             && until.is_none_or(|until| now() < until)
         {
-            return Ok(Some(Arc::clone(known)));
+            return Ok(Some((Arc::clone(known), false)));
         }
         let none = HeaderMap::new();
         let found = match (&self.server.details.credential, self.server.target()) {
@@ -379,7 +386,7 @@ impl Upstream {
         };
         let shown = Arc::new(found.headers);
         *headers = Some((Arc::clone(&shown), now(), found.until));
-        Ok(Some(shown))
+        Ok(Some((shown, found.is_new_login)))
     }
 
     /// A connection is made: what was read for an earlier one is not sent any more.

@@ -1,7 +1,7 @@
 //! Signing in, with a small authorization server in front of which everybody says yes.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::extract::{Form, Query, State};
@@ -32,6 +32,8 @@ struct AuthWorld {
     trouble: Mutex<Option<(u16, Value)>>,
     /// Seconds that a token is good for.
     life: AtomicUsize,
+    /// The person says no.
+    denies: AtomicBool,
 }
 
 #[expect(clippy::unused_async, reason = "handlers of axum are asynchronous")]
@@ -48,6 +50,7 @@ impl AuthWorld {
             refreshes: zero(),
             trouble: Mutex::default(),
             life: AtomicUsize::new(3600),
+            denies: AtomicBool::new(false),
         });
         let app = Router::new()
             .route("/.well-known/oauth-protected-resource/mcp", get(Self::resource))
@@ -85,7 +88,9 @@ impl AuthWorld {
     async fn authorize(State(it): State<Arc<Self>>, Query(asked): Query<Pairs>) -> Redirect {
         it.pages.fetch_add(1, Ordering::SeqCst);
         let (back, state) = (&asked["redirect_uri"], &asked["state"]);
-        Redirect::to(&format!("{back}?code=yes&state={state}"))
+        let answer =
+            if it.denies.load(Ordering::SeqCst) { "error=access_denied" } else { "code=yes" };
+        Redirect::to(&format!("{back}?{answer}&state={state}"))
     }
 
     async fn token(State(it): State<Arc<Self>>, Form(asked): Form<Pairs>) -> Response {
@@ -151,7 +156,23 @@ impl SignInPerson for Yes {
     }
 }
 
-// wire: OT-7, OC-38, OC-48, AUTH-5
+fn credential(world: &AuthWorld, store: &Arc<dyn RecordStore>) -> OauthCredential {
+    OauthCredential::new(world.authorizer(store, LoginMode::Wait), HeaderMap::new())
+}
+
+/// A 401 to a request without a token.
+fn refusal() -> CredentialRefusal {
+    CredentialRefusal {
+        status: StatusCode::UNAUTHORIZED,
+        answer: HeaderMap::new(),
+        shown: Arc::default(),
+        attempt: 0,
+        is_new_login: false,
+        is_background: false,
+    }
+}
+
+// wire: OC-38, OC-44
 #[tokio::test]
 async fn many_who_need_the_same_account_sign_in_once() {
     let world = AuthWorld::start().await;
@@ -166,6 +187,8 @@ async fn many_who_need_the_same_account_sign_in_once() {
                 answer: HeaderMap::new(),
                 shown: Arc::default(),
                 attempt: 0,
+                is_new_login: false,
+                is_background: false,
             };
             let found = credential.headers(&HeaderMap::new(), Some(&refusal)).await.unwrap();
             found.unwrap().headers["authorization"].clone()
@@ -185,7 +208,7 @@ async fn many_who_need_the_same_account_sign_in_once() {
     assert!(found.until.is_some());
 }
 
-// wire: OC-44, OC-45, OC-46, OT-6, OA-8, OA-10, AUTH-19
+// wire: OC-44, OC-46, OT-6, AUTH-19
 #[tokio::test]
 async fn tokens_are_renewed_once_for_all_and_kept_while_they_cannot_be() {
     let world = AuthWorld::start().await;
@@ -210,8 +233,14 @@ async fn tokens_are_renewed_once_for_all_and_kept_while_they_cannot_be() {
         (503, json!({"error": "invalid_grant"})),
     ] {
         *world.trouble.lock().unwrap() = Some(trouble);
-        let kept = within(authorizer.renew(&second)).await.unwrap().unwrap();
-        assert_eq!(kept, second);
+        let authorizer = world.authorizer(&store, LoginMode::Wait);
+        let before = world.refreshes.load(Ordering::SeqCst);
+        for _ in 0..3 {
+            let kept = within(authorizer.renew(&second)).await.unwrap().unwrap();
+            assert_eq!(kept, second);
+        }
+        // One try, and then a pause.
+        assert_eq!(world.refreshes.load(Ordering::SeqCst), before + 1);
         assert_eq!(authorizer.tokens().await.unwrap().unwrap(), second);
     }
     // A refresh token that is over goes, and nothing else does.
@@ -227,7 +256,43 @@ async fn tokens_are_renewed_once_for_all_and_kept_while_they_cannot_be() {
     assert_eq!(within(authorizer.current()).await.unwrap(), None);
 }
 
-// wire: OC-47, OC-49
+// wire: OC-1, OC-38, OC-47
+#[tokio::test]
+async fn a_person_who_says_no_is_not_asked_again_and_nobody_for_what_nobody_waits_for() {
+    let world = AuthWorld::start().await;
+    let (store, client) = (memory(), HeaderMap::new());
+    let background = CredentialRefusal { is_background: true, ..refusal() };
+    let found = within(credential(&world, &store).headers(&client, Some(&background))).await;
+    assert!(found.unwrap().is_none());
+    assert_eq!(world.counts(), [0, 0, 0]);
+
+    world.denies.store(true, Ordering::SeqCst);
+    // Another process asks no more than this one does.
+    for credential in [credential(&world, &store), credential(&world, &store)] {
+        for _ in 0..3 {
+            let error = within(credential.headers(&client, Some(&refusal()))).await.unwrap_err();
+            assert!(error.to_string().contains("access_denied"), "{error}");
+        }
+    }
+    assert_eq!(world.counts(), [1, 1, 0]);
+    // Who asks for it by hand is asked.
+    world.denies.store(false, Ordering::SeqCst);
+    within(world.authorizer(&store, LoginMode::Wait).sign_in(None)).await.unwrap();
+    assert_eq!(world.counts(), [1, 2, 1]);
+
+    // A server that refuses what somebody signed in for just now refuses for good.
+    let shown = HeaderMap::from_iter([(
+        http::header::AUTHORIZATION,
+        http::HeaderValue::from_static("Bearer a1"),
+    )]);
+    let again =
+        CredentialRefusal { shown: Arc::new(shown), attempt: 1, is_new_login: true, ..refusal() };
+    let found = within(credential(&world, &store).headers(&client, Some(&again))).await;
+    assert!(found.unwrap().is_none());
+    assert_eq!(world.counts(), [1, 2, 1]);
+}
+
+// wire: OC-49
 #[tokio::test]
 async fn where_nobody_may_be_asked_it_says_what_to_do_and_signing_out_forgets() {
     let world = AuthWorld::start().await;

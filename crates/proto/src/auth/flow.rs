@@ -610,6 +610,7 @@ impl Flow {
             verifier: Secret::new(verifier),
             is_issuer_promised: metadata.authorization_response_iss_parameter_supported,
             began_at: self.tools.now(),
+            failure: None,
             source,
         })
     }

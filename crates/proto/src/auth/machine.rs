@@ -89,7 +89,7 @@ impl std::fmt::Debug for AuthBody {
 }
 
 /// What came back.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct AuthResponse {
     /// The HTTP status.
     pub status: u16,
@@ -97,6 +97,13 @@ pub struct AuthResponse {
     pub body: Vec<u8>,
     /// The `DPoP-Nonce` header.
     pub dpop_nonce: Option<String>,
+}
+
+impl std::fmt::Debug for AuthResponse {
+    /// It may have tokens.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "(HTTP {}, {} bytes)", self.status, self.body.len())
+    }
 }
 
 /// What a pure machine cannot have of itself: chance, the time, and keys.

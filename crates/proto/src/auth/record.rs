@@ -163,12 +163,47 @@ pub struct PendingSignIn {
     pub is_issuer_promised: bool,
     /// When it began, in Unix seconds.
     pub began_at: u64,
+    /// Why it failed, and when: then it only keeps others from asking the same person again.
+    #[serde(default)]
+    pub failure: Option<FailedSignIn>,
 }
+
+/// A sign-in that failed.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct FailedSignIn {
+    /// When, in Unix seconds.
+    pub at: u64,
+    /// The error of the authorization server, or a word of ours.
+    pub error: String,
+    /// The same for people.
+    pub description: Option<String>,
+}
+
+/// How long nobody is asked again after a sign-in failed, in seconds.
+const REFUSED_SIGN_IN: u64 = 600;
 
 /// How long a person may take, in seconds.
 pub const LONGEST_SIGN_IN: u64 = 600;
 
 impl PendingSignIn {
+    /// The same after it failed.
+    #[must_use]
+    pub fn failed(self, error: &AuthError, at: u64) -> Self {
+        let (error, description) = match error {
+            AuthError::Refused { error, description } => (error.clone(), description.clone()),
+            other => ("no answer".to_owned(), Some(other.to_string())),
+        };
+        Self { failure: Some(FailedSignIn { at, error, description }), ..self }
+    }
+
+    /// Why it failed, if that was a short while ago.
+    pub fn failure(&self, now: u64) -> Option<AuthError> {
+        let failed = self.failure.as_ref()?;
+        let FailedSignIn { at, error, description } = failed.clone();
+        let is_recent = now.saturating_sub(at) < REFUSED_SIGN_IN;
+        is_recent.then_some(AuthError::Refused { error, description })
+    }
+
     /// Whether it has waited too long.
     pub fn is_over(&self, now: u64) -> bool {
         now.saturating_sub(self.began_at) > LONGEST_SIGN_IN

@@ -541,6 +541,12 @@ fn tokens_are_taken_as_servers_give_them_and_refused_when_odd() {
         (200, json!({"access_token": "a", "token_type": "BEARER", "expires_in": "60"}), "until 60"),
         (200, json!({"access_token": "a", "token_type": "Bearer", "expires_in": 60.5}), "until 60"),
         (201, json!({"access_token": "a", "token_type": "Bearer"}), "for ever"),
+        (
+            200,
+            json!({"access_token": "a", "token_type": "Bearer", "expires_in": u64::MAX}),
+            "until 315360000",
+        ),
+        (418, json!({"message": "no"}), "refused: HTTP 418"),
         (200, json!({"access_token": "a", "token_type": "mac"}), "a token of the type \"mac\""),
         (200, json!({"access_token": "a b", "token_type": "Bearer"}), "unusable"),
         (200, json!({"access_token": "a".repeat(16_385), "token_type": "Bearer"}), "unusable"),

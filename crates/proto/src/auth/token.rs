@@ -20,6 +20,9 @@ use super::{AuthError, encode, form};
 /// Bytes of a token that servers take in a header.
 const LONGEST_TOKEN: usize = 16 << 10;
 
+/// No token is good for longer than ten years, in seconds.
+const LONGEST_LIFE: u64 = 10 * 365 * 86_400;
+
 const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ASSERTION: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const DEVICE: &str = "urn:ietf:params:oauth:grant-type:device_code";
@@ -349,7 +352,8 @@ struct TokenAnswer {
 fn read_seconds<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let value = Value::deserialize(from)?;
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    Ok(text.split('.').next().and_then(|whole| whole.parse().ok()))
+    let seconds: Option<u64> = text.split('.').next().and_then(|whole| whole.parse().ok());
+    Ok(seconds.map(|seconds| seconds.min(LONGEST_LIFE)))
 }
 
 fn read_tokens(endpoint: &str, response: &AuthResponse) -> Result<TokenAnswer, AuthError> {
@@ -393,6 +397,10 @@ fn refusal(endpoint: &str, response: &AuthResponse) -> AuthError {
     match said {
         Ok(said) if response.status < 500 && response.status != 429 => {
             AuthError::Refused { error: said.error, description: said.error_description }
+        }
+        // Not in the words of the rules, and still a no.
+        Err(_) if (400..500).contains(&response.status) && response.status != 429 => {
+            AuthError::Refused { error: format!("HTTP {}", response.status), description: None }
         }
         _ => {
             let problem = format!("answers with HTTP {}", response.status);

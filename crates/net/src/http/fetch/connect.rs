@@ -52,22 +52,27 @@ impl Connector {
     pub(super) fn new(options: &FetchOptions, proxies: Arc<Proxies>) -> Result<Self, SetupError> {
         let tls = tls_config(options.extra_roots.clone())?;
         let (only_ipv4, reach) = (options.only_ipv4, options.reach);
-        let resolver = Resolver { system: GaiResolver::new(), only_ipv4, reach };
-        let mut tcp = Tcp::new_with_resolver(resolver);
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        // Finds out about a peer that vanished while a stream was silent.
-        tcp.set_keepalive(Some(KEEP_ALIVE));
+        let tcp_within = |reach| {
+            let resolver = Resolver { system: GaiResolver::new(), only_ipv4, reach };
+            let mut tcp = Tcp::new_with_resolver(resolver);
+            tcp.enforce_http(false);
+            tcp.set_nodelay(true);
+            // Finds out about a peer that vanished while a stream was silent.
+            tcp.set_keepalive(Some(KEEP_ALIVE));
+            tcp
+        };
+        // The user names the proxies, wherever they are.
+        let (tcp, proxy_tcp) = (tcp_within(reach), tcp_within(Reach::Anywhere));
         let to_proxy = HttpsConnectorBuilder::new()
             .with_tls_config(tls.clone())
             .https_or_http()
             .enable_http1()
-            .wrap_connector(tcp.clone());
+            .wrap_connector(proxy_tcp.clone());
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
             .enable_all_versions()
-            .wrap_connector(Dial { tcp, to_proxy, proxies, reach });
+            .wrap_connector(Dial { tcp, proxy_tcp, to_proxy, proxies, reach });
         Ok(Self { https, limit: options.connect_timeout })
     }
 }
@@ -93,6 +98,7 @@ impl Service<Uri> for Connector {
 #[derive(Clone)]
 pub(super) struct Dial {
     tcp: Tcp,
+    proxy_tcp: Tcp,
     to_proxy: HttpsConnector<Tcp>,
     proxies: Arc<Proxies>,
     reach: Reach,
@@ -105,6 +111,7 @@ impl Service<Uri> for Dial {
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         ready!(self.tcp.poll_ready(cx))?;
+        ready!(self.proxy_tcp.poll_ready(cx))?;
         self.to_proxy.poll_ready(cx)
     }
 
@@ -129,7 +136,7 @@ impl Dial {
         let address = proxy.uri().clone();
         let is_https = target.scheme() == Some(&Scheme::HTTPS);
         if is_socks(&address) {
-            let mut socks = SocksV5::new(with_port(address, SOCKS_PORT), self.tcp.clone());
+            let mut socks = SocksV5::new(with_port(address, SOCKS_PORT), self.proxy_tcp.clone());
             if let Some((user, password)) = proxy.raw_auth() {
                 socks = socks.with_auth(user.to_owned(), password.to_owned());
             }

@@ -240,7 +240,7 @@ impl Upstream {
         stream: &StreamState,
     ) -> Result<Option<Response<FetchBody>>, StatusCode> {
         let last = stream.last_event.as_ref();
-        let sending = self.send(endpoint, |endpoint| endpoint.get_request(session, last));
+        let sending = self.send(endpoint, true, |endpoint| endpoint.get_request(session, last));
         let Ok(response) = sending.await else { return Ok(None) };
         let media = content_type(response.headers()).unwrap_or_default();
         match response.status() {
