@@ -184,6 +184,7 @@ impl Failure {
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::HttpStatus { status, .. } => Some(*status),
+            Self::NotSignedIn { .. } => Some(401),
             Self::BothTransports { first, second } => first.status().or_else(|| second.status()),
             Self::LeftAlone { why, .. } | Self::Down { why, .. } => why.status(),
             _ => None,

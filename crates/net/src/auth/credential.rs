@@ -114,9 +114,18 @@ impl OauthCredential {
         if refusal.is_new_login || refusal.is_background {
             return Ok(None);
         }
+        // A server that does not speak of OAuth may want something else.
+        let is_oauth = challenge.as_ref().is_some_and(|it| it.resource_metadata.is_some());
+        if !is_oauth && self.authorizer.asks_nobody() {
+            return Ok(None);
+        }
         let refused = stored.map(|stored| stored.access_token).unwrap_or_default();
-        let record = self.authorizer.sign_in_unless(challenge, Some(refused)).await?;
-        Ok(Some((record, true)))
+        match self.authorizer.sign_in_unless(challenge, Some(refused)).await {
+            Ok(record) => Ok(Some((record, true))),
+            // The server's own words say more.
+            Err(AuthError::NoOauth) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Asks for the scopes that the server wants beside those that were asked for before.

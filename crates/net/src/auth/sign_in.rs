@@ -165,6 +165,11 @@ impl Authorizer {
         &self.inner.settings
     }
 
+    /// Whether a sign-in takes a person, and nobody may be asked.
+    pub(super) fn asks_nobody(&self) -> bool {
+        self.inner.needs_person() && self.inner.options.mode == LoginMode::Never
+    }
+
     /// Chance, the time, and keys.
     pub(super) fn tools(&self) -> &Arc<dyn Tools> {
         &self.inner.tools

@@ -420,7 +420,7 @@ impl Flow {
                 return self.read_registration(&second, found, &other);
             }
         }
-        if found.is_guess && matches!(response.status, 401..=405) {
+        if found.is_guess {
             return Err(AuthError::NoOauth);
         }
         let issuer = found.metadata.issuer.clone();

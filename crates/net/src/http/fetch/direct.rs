@@ -94,8 +94,8 @@ async fn close_unused(idle: Weak<IdleConnections>, timeout: Duration) {
 struct DirectConnection {
     server: Arc<str>,
     sender: SendRequest<Full<Bytes>>,
-    connection: Connection<PlainStream, Full<Bytes>>,
-    is_over: bool,
+    /// None when it is over: what waits for it hears of that when it is dropped.
+    connection: Option<Connection<PlainStream, Full<Bytes>>>,
     outer: Arc<OuterWaker>,
     /// The same.
     waker: Waker,
@@ -131,8 +131,7 @@ impl DirectConnection {
             if done.is_ready() {
                 return done;
             }
-            self.is_over =
-                self.is_over || Pin::new(&mut self.connection).poll(&mut inner).is_ready();
+            drive(&mut self.connection, &mut inner);
             if self.outer.is_left_alone() {
                 return Poll::Pending;
             }
@@ -145,13 +144,18 @@ impl DirectConnection {
     fn give_back(mut self: Box<Self>) {
         // Nobody waits for it from here on, and the next user looks in any case.
         self.outer.state.store(POLLED, Ordering::SeqCst);
-        if !self.is_over && !self.sender.is_ready() {
-            _ = Pin::new(&mut self.connection).poll(&mut Context::from_waker(&self.waker));
+        if !self.sender.is_ready() {
+            drive(&mut self.connection, &mut Context::from_waker(&self.waker));
         }
         if let Some(idle) = self.idle.upgrade().filter(|_| self.sender.is_ready()) {
             idle.put(self);
         }
     }
+}
+
+/// Polls a connection, and drops it when it is over.
+fn drive(connection: &mut Option<Connection<PlainStream, Full<Bytes>>>, cx: &mut Context<'_>) {
+    connection.take_if(|connection| Pin::new(connection).poll(cx).is_ready());
 }
 
 /// Wakes the task that uses a connection, unless that polls it: what hyper's two ends of a
@@ -244,8 +248,7 @@ impl Fetch {
         Ok(Box::new(DirectConnection {
             server: server.into(),
             sender,
-            connection,
-            is_over: false,
+            connection: Some(connection),
             waker: Waker::from(Arc::clone(&outer)),
             outer,
             idle: Arc::downgrade(&self.idle),
