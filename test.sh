@@ -404,7 +404,6 @@ everything() {
     step "fuzzing" check_fuzz
     step "outside suites" check_peers
     step "conformance suites" check_conformance
-    # Off until the client can sign in: every flow of peers/oauth has to pass.
     step "OAuth flows" check_oauth
 }
 

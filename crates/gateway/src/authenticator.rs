@@ -14,7 +14,7 @@
 //! nothing. While old and new keys are in the file together they are one user, and what
 //! was opened with a key ends when that key is removed.
 //!
-//! Users with access tokens are not in the plan. [`token_user`] has them while they are here.
+//! Users with access tokens are not in the plan. `token_user.rs` has them while they are here.
 
 use std::any::Any;
 use std::collections::HashMap;

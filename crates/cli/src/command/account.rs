@@ -13,6 +13,7 @@ use switchboard_net::auth::{Account, Authorizer};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::upstream::Target;
 use switchboard_proto::auth::{AuthError, AuthMethod, Challenge, TokenRecord};
+use switchboard_proto::moment;
 
 use super::client::{interrupted, other, until, usage};
 use crate::args::{
@@ -264,18 +265,8 @@ fn now() -> u64 {
 
 /// Unix seconds as RFC 3339 has it.
 fn time(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Civil from days, after Howard Hinnant: years begin in March.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = year + era * 400 + carry;
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let at = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
+    moment::text(at).replace(".000Z", "Z")
 }
 
 fn nobody() -> CommandError {

@@ -240,8 +240,8 @@ impl Upstream {
     ) -> Result<Response<FetchBody>, Failure> {
         let credential = self.server.details.credential.as_ref();
         let (mut shown, _) = self.credentials(None).await?.unwrap_or_default();
-        let mut is_new_login = false;
-        for attempt in 0.. {
+        let (mut attempt, mut is_new_login) = (0, false);
+        loop {
             lock(&endpoint.headers).clone_from(&shown);
             let make = || {
                 let mut request = request(endpoint);
@@ -263,8 +263,8 @@ impl Upstream {
                 return Ok(response);
             };
             (shown, is_new_login) = (other, is_new_login || is_new);
+            attempt += 1;
         }
-        Err(Failure::CLOSED)
     }
 
     /// The server does not know our session any more.

@@ -1,0 +1,106 @@
+//! Whatever servers and browsers say, a sign-in ends, and a code goes only where it belongs.
+//!
+//! The input is a header with challenges, a query that a browser comes back with, and the
+//! answers of all servers: parts between NUL bytes, the first two of an answer its status.
+
+#![no_main]
+
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use switchboard_proto::auth::{
+    Answer, AuthError, AuthResponse, Challenge, Goal, KeyAlgorithm, OauthSettings, Redirect, Secret,
+    SignIn, Step, Tools,
+};
+
+#[derive(Debug)]
+struct NoChance;
+
+impl Tools for NoChance {
+    fn random(&self) -> [u8; 32] {
+        [7; 32]
+    }
+
+    fn now(&self) -> u64 {
+        1_000_000
+    }
+
+    fn sha256(&self, bytes: &[u8]) -> [u8; 32] {
+        [bytes.len() as u8; 32]
+    }
+
+    fn new_key(&self) -> Result<Secret, AuthError> {
+        Ok(Secret::new("key"))
+    }
+
+    fn public_key(&self, _key: &Secret) -> Result<(serde_json::Value, KeyAlgorithm), AuthError> {
+        Ok((serde_json::Value::Null, "ES256"))
+    }
+
+    fn sign(
+        &self,
+        _key: &Secret,
+        header: &serde_json::Value,
+        claims: &serde_json::Value,
+    ) -> Result<String, AuthError> {
+        Ok(format!("{header}.{claims}"))
+    }
+}
+
+/// Requests of one sign-in: 2 places of the resource, 3 of each of 8 issuers, and then some.
+const MOST_STEPS: usize = 200;
+
+fuzz_target!(|input: &[u8]| {
+    let mut parts = input.split(|byte| *byte == 0);
+    let header = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
+    let query = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
+    let challenge = Challenge::find([header.as_str()]);
+    let redirect = Redirect {
+        uri: "http://127.0.0.1:4100/callback".to_owned(),
+        is_native: true,
+        client_name: "fuzz".to_owned(),
+    };
+    let goal = Goal {
+        server: "https://mcp.example/mcp".to_owned(),
+        challenge,
+        settings: OauthSettings { dpop: header.len() % 2 == 1, ..OauthSettings::default() },
+        before: None,
+        redirect,
+    };
+    let mut run = SignIn::new(goal, Arc::new(NoChance));
+    let mut answer = None;
+    for _ in 0..MOST_STEPS {
+        answer = Some(match run.step(answer.take()) {
+            Step::Done(record) => {
+                assert!(!record.access_token.reveal().is_empty());
+                return;
+            }
+            Step::Failed(error) => {
+                _ = error.to_string();
+                return;
+            }
+            Step::Fetch(request) => {
+                let is_safe = request.url.starts_with("https://")
+                    || request.url.starts_with("http://127.")
+                    || request.url.to_ascii_lowercase().starts_with("http://localhost")
+                    || request.url.starts_with("http://[");
+                assert!(is_safe, "{}", request.url);
+                let part = parts.next().unwrap_or_default();
+                let (status, body) = part.split_at(part.len().min(2));
+                let status = status.iter().fold(0, |sum, byte| sum * 256 + u16::from(*byte));
+                // Most answers should be read.
+                let status = if status % 3 == 0 { status % 600 } else { 200 };
+                Answer::Response(Ok(AuthResponse { status, body: body.to_vec(), dpop_nonce: None }))
+            }
+            Step::FindRegistration { .. } => Answer::Registration(None),
+            Step::Authorize(pending) => {
+                let known = format!("state={}&{query}", pending.state.reveal());
+                _ = pending.read_callback(&query);
+                let code = pending.read_callback(&known);
+                Answer::Code(code.unwrap_or(Err(AuthError::TimedOut)))
+            }
+            Step::KeepRegistration(_) | Step::ShowDevice { .. } | Step::Wait(_) => Answer::Done,
+        });
+    }
+    panic!("a sign-in does not end");
+});
