@@ -47,7 +47,7 @@ pub(super) async fn with(
     let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
     let options = terminal::answering(options(&args.reach, found.options));
     found.checked().map_err(usage)?;
-    let server = with_tokens(&found, &args.reach).await?;
+    let server = with_tokens(&found, &args.reach)?;
     let client = OnceLock::new();
     let (json, form) = (args.json.clone(), args.output);
     let request = ClientRequest { server, options, client, operands, json, form };
@@ -84,21 +84,16 @@ pub(crate) fn find(
     Ok((found, rest.to_vec()))
 }
 
-/// The server with the token of its account, if somebody has signed in. Nobody is asked
-/// to: that is what `switchboard login` is for.
-async fn with_tokens(found: &NamedServer, args: &ReachArgs) -> CommandResult<ServerTarget> {
-    let server = found.server.clone();
-    if let Target::Command(_) = server.target() {
-        return Ok(server);
+/// The server with the token of its account. Nobody is asked to sign in: that is what
+/// `switchboard login` is for.
+fn with_tokens(found: &NamedServer, args: &ReachArgs) -> CommandResult<ServerTarget> {
+    if let Target::Command(_) = found.server.target() {
+        return Ok(found.server.clone());
     }
     let fetch = target::fetch(args.remote.ca_file.as_deref(), &NetworkArgs::default());
-    let (fetch, oauth) = (fetch.map_err(usage)?, OauthArgs::default());
     let asking = AskUser { login: LoginChoice::Never, owns_stdin: false };
-    let authorizer = sign_in::authorizer(found, &oauth, asking, fetch.clone()).map_err(usage)?;
-    match authorizer.tokens().await.map_err(other)? {
-        Some(_) => sign_in::with_tokens(found, &oauth, asking, fetch).map_err(usage),
-        None => Ok(server),
-    }
+    let fetch = fetch.map_err(usage)?;
+    sign_in::with_tokens(found, &OauthArgs::default(), asking, fetch).map_err(usage)
 }
 
 fn options(args: &ReachArgs, said: ServerOptions) -> ClientOptions {
