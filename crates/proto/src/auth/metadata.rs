@@ -137,6 +137,8 @@ pub(super) fn check_endpoint(endpoint: &str) -> Result<(), AuthError> {
     // What a browser or a shell could read in another way is in no URL that is meant well.
     let is_plain = endpoint.bytes().all(|byte| byte.is_ascii_graphic())
         && !endpoint.contains(['"', '\'', '<', '>', '\\', '^', '`', '{', '|', '}']);
+    // What stands before an `@` is made to be taken for the host.
+    let url = url.filter(|url| url.authority().is_some_and(|it| !it.as_str().contains('@')));
     let may_go = url.filter(|_| is_plain).is_some_and(|url| match url.scheme_str() {
         Some("https") => url.host().is_some(),
         Some("http") => url.host().is_some_and(is_loopback),
@@ -256,6 +258,8 @@ mod tests {
             "https://as/\na",
             "https://as/$(id)`x`",
             "https://as\\@evil/",
+            "https://as@evil/",
+            "http://as@127.0.0.1/",
             "https:///x",
             "data:text/html,x",
             "https://as/\"&calc",
