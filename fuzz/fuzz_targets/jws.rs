@@ -5,22 +5,13 @@
 use libfuzzer_sys::fuzz_target;
 use switchboard_net::auth::jws::{PublicJwk, SignedToken};
 
-struct Key(PublicJwk);
-
-impl AsRef<PublicJwk> for Key {
-    fn as_ref(&self) -> &PublicJwk {
-        &self.0
-    }
-}
-
 fuzz_target!(|input: &[u8]| {
     let text = String::from_utf8_lossy(input);
     let (token, keys) = text.split_once('\n').unwrap_or((&text, "{}"));
     let set = serde_json::from_str(keys).unwrap_or_default();
     let keys = PublicJwk::read_set(&set).unwrap_or_default();
-    let keys: Vec<_> = keys.into_iter().map(Key).collect();
     if let Ok(token) = SignedToken::parse(token) {
         _ = (token.claims(), token.typ());
-        _ = token.verify(&keys);
+        _ = token.verify(keys.iter());
     }
 });
