@@ -3,7 +3,6 @@
 //! Addresses are not checked here beyond https, or http on loopback. So this is not for
 //! addresses that strangers name.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -14,6 +13,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
+use switchboard_proto::auth::is_loopback;
 
 use crate::http::fetch::{Fetch, FetchBody, FetchError};
 
@@ -56,14 +56,10 @@ pub struct AskedDocument {
 
 /// Whether an issuer may be asked here: https, or http on this machine.
 pub fn is_safe_url(url: &Uri) -> bool {
-    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
-    let is_local = || {
-        host.eq_ignore_ascii_case("localhost")
-            || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
-    };
+    let host = url.host().unwrap_or_default();
     match url.scheme_str() {
         Some("https") => !host.is_empty(),
-        Some("http") => is_local(),
+        Some("http") => is_loopback(host),
         _ => false,
     }
 }
