@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use switchboard_net::platform;
-use switchboard_net::upstream::{Credential, CredentialRefusal, Fetching, NoCredential};
+use switchboard_net::upstream::{
+    Credential, CredentialRefusal, CredentialUser, Fetching, NoCredential,
+};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -219,7 +221,7 @@ impl Credential for CredentialSource {
 
     fn headers<'c>(
         &'c self,
-        client: &'c HeaderMap,
+        user: CredentialUser<'c>,
         refusal: Option<&'c CredentialRefusal>,
     ) -> Fetching<'c> {
         Box::pin(async move {
@@ -231,7 +233,7 @@ impl Credential for CredentialSource {
                 let why = error.source().map(|why| format!(": {why}")).unwrap_or_default();
                 NoCredential::Unavailable(format!("{error}{why}"))
             })?;
-            Ok(Some(self.credentials.merge(client, &self.headers, &fetched).into()))
+            Ok(Some(self.credentials.merge(user.headers, &self.headers, &fetched).into()))
         })
     }
 }

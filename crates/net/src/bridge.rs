@@ -176,7 +176,8 @@ impl Bridge {
     /// Whether everybody goes by one connection.
     pub fn is_common(&self) -> bool {
         let is_process = matches!(self.server.target(), Target::Command(_));
-        self.children == Children::Shared && is_process && self.server.passes().is_empty()
+        let tells_apart = !self.server.passes().is_empty() || self.server.has_accounts();
+        self.children == Children::Shared && is_process && !tells_apart
     }
 
     /// What is spoken on the connection that all share, if there is one.
@@ -382,10 +383,10 @@ impl Bridge {
             _ => None,
         };
         let server = self.server_for(client);
-        let is_alike = |spare: &mut Arc<Upstream>| spare.passed() == server.passed();
+        let is_alike = |spare: &mut Arc<Upstream>| spare.server().is_for_same_user(&server);
         let fits = eras.clients == Era::Modern || key == ConnectionKey::Everybody;
         let spare = state.era.spare.take_if(|spare| fits && is_alike(spare));
-        let spare = spare.or_else(|| state.take_warm());
+        let spare = spare.or_else(|| state.take_warm().filter(|_| !server.has_accounts()));
         let upstream = if let Some(spare) = spare {
             spare.change_eras(eras, key.sharing());
             spare
@@ -451,7 +452,7 @@ impl Bridge {
 
     /// The server, as it is reached for this client.
     fn server_for(&self, client: &ClientConnection) -> ServerTarget {
-        self.server.passing(self.server.passed_of(client.carried()))
+        self.server.passing(self.server.passed_of(client.carried()), client.who())
     }
 
     /// The key of the connection that a call goes by.
@@ -465,7 +466,8 @@ impl Bridge {
             return ConnectionKey::Everybody;
         }
         let (eras, passed) = (self.eras(client), self.server.passed_of(client.carried()));
-        let key = self.children.choose_key(client, exchange, request, eras.server, &passed);
+        let passed = PassedOn { headers: &passed, has_account: self.server.has_accounts() };
+        let key = self.children.choose_key(client, exchange, request, eras.server, passed);
         self.keeper(key, client, request).unwrap_or(key)
     }
 
@@ -564,6 +566,14 @@ enum ConnectionKey {
     Call(u64, Exchange),
 }
 
+/// What the server is shown of a user: no other user's connection shows it.
+#[derive(Clone, Copy, Debug)]
+struct PassedOn<'c> {
+    headers: &'c HeaderMap,
+    /// The token of an account of theirs.
+    has_account: bool,
+}
+
 impl Children {
     /// The key of the connection that a call goes by, to a server of this era.
     /// What is passed on of a client's headers is shown by no other's connection.
@@ -573,13 +583,13 @@ impl Children {
         exchange: Exchange,
         request: &Message,
         server: Era,
-        passed: &HeaderMap,
+        passed: PassedOn<'_>,
     ) -> ConnectionKey {
         let era = client.era();
         let together = || {
-            let is_user = self == Self::PerUser || !passed.is_empty();
+            let is_user = self == Self::PerUser || !passed.headers.is_empty() || passed.has_account;
             if is_user {
-                ConnectionKey::User(era, user(client, passed))
+                ConnectionKey::User(era, user(client, passed.headers))
             } else {
                 ConnectionKey::All(era)
             }
@@ -593,7 +603,7 @@ impl Children {
             (_, Era::Legacy) => ConnectionKey::Client(client.number()),
             (_, Era::Modern) if server == Era::Modern => together(),
             (_, Era::Modern) if client.carrier() == Carrier::Http => {
-                ConnectionKey::Alike(user(client, passed), declared(request))
+                ConnectionKey::Alike(user(client, passed.headers), declared(request))
             }
             (_, Era::Modern) => ConnectionKey::Able(client.number(), declared(request)),
         }

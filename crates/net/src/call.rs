@@ -50,6 +50,7 @@ struct CallState {
     listener: Option<Arc<dyn ReplySink>>,
     rewrite: Option<Arc<dyn ReplyRewrite>>,
     intercept: Option<Intercept>,
+    recovery: Option<Arc<dyn CallRecovery>>,
     observer: Option<Box<dyn CallObserver>>,
     /// Its place among the calls that the server may have at once.
     permit: Option<Permit>,
@@ -174,6 +175,12 @@ pub trait ReplyRewrite: Send + Sync {
     fn recalled(&self, _ask: Ask) {}
 }
 
+/// Sees why a call failed before its client does.
+pub trait CallRecovery: Send + Sync {
+    /// True if it sees to the call: another outcome, or a question, follows.
+    fn recover(self: Arc<Self>, call: &Call, why: &Failure) -> bool;
+}
+
 /// Sees a call: for counts, log lines and traces.
 pub trait CallObserver: Send {
     /// It is sent to a server, as `request`; what that server gets.
@@ -273,6 +280,20 @@ impl Call {
         }
     }
 
+    /// Has `recovery` see each failure first.
+    pub fn set_recovery(&self, recovery: Arc<dyn CallRecovery>) {
+        let mut state = lock(&self.0.state);
+        if state.phase == CallPhase::Open {
+            state.recovery = Some(recovery);
+        }
+    }
+
+    /// It waits for its client, and is open at no server: the next call may be let on.
+    pub fn release_permit(&self) {
+        let permit = lock(&self.0.state).permit.take();
+        drop(permit);
+    }
+
     /// Keeps a permit until the call is over.
     pub(crate) fn set_permit(&self, permit: Permit) {
         let mut state = lock(&self.0.state);
@@ -307,7 +328,13 @@ impl Call {
             return;
         }
         let (intercept, rewrite) = (state.intercept.take(), state.rewrite.clone());
+        let recovery = state.recovery.clone().filter(|_| state.phase == CallPhase::Open);
         drop(state);
+        if let (Some(recovery), Outcome::Failed(why)) = (recovery, &outcome)
+            && recovery.recover(self, why)
+        {
+            return;
+        }
         if let (Some(intercept), Some(answer)) = (intercept, outcome.answer())
             && intercept(answer)
         {
@@ -346,7 +373,7 @@ impl Call {
     }
 
     /// The server needs input. False if the client cannot be asked.
-    pub(crate) fn ask(&self, asker: Weak<dyn Asker>, ask: Ask, request: &Message) -> bool {
+    pub fn ask(&self, asker: Weak<dyn Asker>, ask: Ask, request: &Message) -> bool {
         let Some(rewrite) = self.rewrite_while_open() else { return false };
         let sink = Arc::clone(&self.0.sink);
         let Some(rewrite) = rewrite else {
@@ -431,7 +458,7 @@ impl CallState {
     /// What it held. What refers to this record in its turn must go, or neither would ever end.
     fn release(&mut self) -> impl Sized + use<> {
         let held = (self.permit.take(), self.charge.take());
-        (held, self.intercept.take(), self.listener.take())
+        (held, self.intercept.take(), self.listener.take(), self.recovery.take())
     }
 }
 

@@ -34,6 +34,7 @@ mod client_identity;
 mod era;
 mod flood;
 mod http;
+mod inject;
 mod pipe;
 mod sse;
 mod target;
@@ -45,11 +46,12 @@ pub use client_identity::ClientIdentity;
 pub(crate) use client_identity::{ViaBridge, asked};
 pub(crate) use era::{EraFound, Eras};
 use flood::{Flood, Ration};
+pub use inject::TokenInjection;
 use pipe::{Outbound, PipeState};
 use target::CredentialCache;
 pub use target::{
-    Credential, CredentialRefusal, FetchedHeaders, Fetching, NoCredential, ServerTarget, Strategy,
-    Target, UnknownStrategy,
+    Credential, CredentialRefusal, CredentialUser, FetchedHeaders, Fetching, NoCredential,
+    ServerTarget, Strategy, Target, UnknownStrategy,
 };
 pub(crate) use usage::Tenant;
 pub use usage::Traffic;
@@ -424,9 +426,9 @@ impl Upstream {
         lock(&self.core).half.calls()
     }
 
-    /// Headers of the client that it was made for.
-    pub(crate) fn passed(&self) -> Option<&::http::HeaderMap> {
-        self.server.passed()
+    /// The server, as it is reached for its user.
+    pub(crate) fn server(&self) -> &ServerTarget {
+        &self.server
     }
 
     /// Whether there is a child, or a stream; over HTTP that cannot be told.

@@ -121,9 +121,26 @@ pub enum AuthError {
     /// Nobody can be asked.
     #[error("{0}")]
     NoPerson(String),
+    /// A server of a gateway with users does not say whose account it is shown.
+    #[error(
+        "the server wants a sign-in, and the configuration does not say whose: write \"oauth\": true \
+         for each user's own account, or \"oauth\": {{\"account\": \"shared\"}} for one account for all"
+    )]
+    NoAccount,
+    /// A user of a gateway has to sign in.
+    #[error("each user signs in to this server, and {}", named(principal))]
+    UserSignIn { principal: String },
     /// The store or the machine itself failed.
     #[error("{0}")]
     Local(String),
+}
+
+fn named(principal: &str) -> String {
+    if principal.is_empty() {
+        "a client without a key cannot".to_owned()
+    } else {
+        format!("{principal} has not")
+    }
 }
 
 fn refused(error: &str, description: Option<&str>) -> String {

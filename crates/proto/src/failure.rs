@@ -191,6 +191,16 @@ impl Failure {
         }
     }
 
+    /// Whether somebody has to sign in, whatever it led to.
+    pub fn is_sign_in(&self) -> bool {
+        match self {
+            Self::NotSignedIn { why } => **why != AuthError::NoAccount,
+            Self::BothTransports { first, second } => first.is_sign_in() || second.is_sign_in(),
+            Self::LeftAlone { why } | Self::Down { why, .. } => why.is_sign_in(),
+            _ => false,
+        }
+    }
+
     /// Whether the server does not let us in.
     pub fn is_about_us(&self) -> bool {
         matches!(self.status(), Some(401 | 403))
@@ -213,6 +223,7 @@ impl Failure {
             Self::Exited(exit) => exit.brief(),
             Self::NotStarted { .. } => "the server could not be started".to_owned(),
             Self::Unreachable { .. } => "the server cannot be reached".to_owned(),
+            Self::NotSignedIn { why } if **why == AuthError::NoAccount => why.to_string(),
             Self::NotSignedIn { .. } => "nobody has signed in to this server".to_owned(),
             Self::HttpStatus { status, .. } => {
                 let status = StatusCode::from_u16(*status).unwrap_or_default();

@@ -164,6 +164,91 @@ impl CallbackListener {
     }
 }
 
+/// What became of a visit to the place that people come back to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CallbackVerdict {
+    /// The visitor brought no answer to this sign-in, which goes on.
+    Other,
+    /// The sign-in ended without a code.
+    Refused,
+    /// The visitor brought a code.
+    Accepted,
+}
+
+/// A page of somebody's own that people are sent back to, in the place of a port.
+#[derive(Debug)]
+pub struct CallbackPage {
+    redirect_uri: String,
+    arriving: mpsc::Receiver<(String, oneshot::Sender<CallbackVerdict>)>,
+}
+
+/// Hands visitors of a [`CallbackPage`] to the sign-in that waits for them.
+#[derive(Clone, Debug)]
+pub struct CallbackDesk(mpsc::Sender<(String, oneshot::Sender<CallbackVerdict>)>);
+
+impl CallbackPage {
+    /// The page at this address, and where its visitors are handed in.
+    pub fn new(redirect_uri: impl Into<String>) -> (Self, CallbackDesk) {
+        let (visits, arriving) = mpsc::channel(1);
+        (Self { redirect_uri: redirect_uri.into(), arriving }, CallbackDesk(visits))
+    }
+
+    async fn wait<T>(
+        &mut self,
+        judge: impl Fn(&str) -> Option<Result<T, AuthError>>,
+    ) -> Result<T, AuthError> {
+        while let Some((query, reply)) = self.arriving.recv().await {
+            let verdict = judge(&query);
+            // A visitor who is gone needs no page.
+            _ = reply.send(match &verdict {
+                None => CallbackVerdict::Other,
+                Some(Err(_)) => CallbackVerdict::Refused,
+                Some(Ok(_)) => CallbackVerdict::Accepted,
+            });
+            if let Some(result) = verdict {
+                return result;
+            }
+        }
+        Err(AuthError::Local("the page to come back to is gone".to_owned()))
+    }
+}
+
+impl CallbackDesk {
+    /// Somebody came back with this query; none if nobody waits for them any more.
+    pub async fn hand_in(&self, query: &str) -> Option<CallbackVerdict> {
+        let (reply, verdict) = oneshot::channel();
+        self.0.send((query.to_owned(), reply)).await.ok()?;
+        verdict.await.ok()
+    }
+}
+
+/// Where people come back to.
+#[derive(Debug)]
+pub(super) enum CallbackPlace {
+    Port(CallbackListener),
+    Page(CallbackPage),
+}
+
+impl CallbackPlace {
+    pub(super) fn redirect_uri(&self) -> &str {
+        match self {
+            Self::Port(port) => &port.redirect_uri,
+            Self::Page(page) => &page.redirect_uri,
+        }
+    }
+
+    /// Waits until `judge` ends the sign-in.
+    pub(super) async fn wait<T>(
+        &mut self,
+        judge: impl Fn(&str) -> Option<Result<T, AuthError>>,
+    ) -> Result<T, AuthError> {
+        match self {
+            Self::Port(port) => port.wait(judge).await,
+            Self::Page(page) => page.wait(judge).await,
+        }
+    }
+}
+
 /// The ports that [`port_for`] chooses from: not registered, and below those that systems
 /// give out by themselves.
 const FIRST_PORT: u16 = 28_200;

@@ -13,7 +13,9 @@ use switchboard_proto::auth::{AuthError, Challenge, Secret, TokenRecord, dpop_pr
 use super::fetch::DPOP_NONCE;
 use super::sign_in::Authorizer;
 use crate::connection::{lock, now};
-use crate::upstream::{Credential, CredentialRefusal, FetchedHeaders, Fetching, NoCredential};
+use crate::upstream::{
+    Credential, CredentialRefusal, CredentialUser, FetchedHeaders, Fetching, NoCredential,
+};
 
 /// How often a server may ask for more scope in one request (OC-51).
 const MOST_STEP_UPS: usize = 2;
@@ -87,6 +89,13 @@ impl OauthCredential {
         {
             return Ok(stored.map(|stored| (stored, false)));
         }
+        let stored = match stored {
+            // Another process has renewed it, or somebody has signed in elsewhere.
+            Some(stored) if shown.as_deref() != Some(self.word(&stored)) => {
+                return Ok(Some((stored, false)));
+            }
+            stored => stored,
+        };
         if refusal.status == StatusCode::FORBIDDEN {
             let challenge = challenge.filter(Challenge::asks_for_more_scope);
             return match challenge {
@@ -96,13 +105,6 @@ impl OauthCredential {
                 _ => Ok(None),
             };
         }
-        let stored = match stored {
-            // Another process has renewed it.
-            Some(stored) if shown.as_deref() != Some(self.word(&stored)) => {
-                return Ok(Some((stored, false)));
-            }
-            stored => stored,
-        };
         if refusal.attempt == 0
             && let Some(stored) = &stored
             && let Some(renewed) = self.authorizer.renew(stored).await?
@@ -198,18 +200,18 @@ impl Credential for OauthCredential {
 
     fn headers<'c>(
         &'c self,
-        client: &'c HeaderMap,
+        user: CredentialUser<'c>,
         refusal: Option<&'c CredentialRefusal>,
     ) -> Fetching<'c> {
         Box::pin(async move {
             let mut found = match &self.others {
                 HeaderSource::Fixed(headers) => headers.clone().into(),
                 HeaderSource::Credential(others) => {
-                    let found = others.headers(client, None).await?.unwrap_or_default();
+                    let found = others.headers(user, None).await?.unwrap_or_default();
                     if self.yields && found.headers.contains_key(AUTHORIZATION) {
                         return match refusal {
                             None => Ok(Some(found)),
-                            Some(_) => others.headers(client, refusal).await,
+                            Some(_) => others.headers(user, refusal).await,
                         };
                     }
                     found
@@ -236,7 +238,7 @@ impl Credential for OauthCredential {
         })
     }
 
-    fn sign(&self, request: &mut Request<Bytes>) {
+    fn sign(&self, _: CredentialUser<'_>, request: &mut Request<Bytes>) {
         let bound = lock(&self.bound);
         let Some(BoundToken { key, token }) = &*bound else { return };
         let (method, url) = (request.method().as_str(), request.uri().to_string());

@@ -13,7 +13,7 @@ use switchboard_proto::auth::{
 };
 use tokio::sync::watch;
 
-use super::callback::{CallbackListener, port_for};
+use super::callback::{CallbackListener, CallbackPage, CallbackPlace, port_for};
 use super::fetch::{AuthFetch, ReachPolicy};
 use super::jws::{Signer, generate_pem};
 use super::person::SignInPerson;
@@ -124,6 +124,8 @@ struct Inner {
     person: Arc<dyn SignInPerson>,
     options: SignInOptions,
     tools: Arc<dyn Tools>,
+    /// The page that people come back to, if it is not a port; for one sign-in.
+    page: Mutex<Option<CallbackPage>>,
     /// The last renewal that failed for a while, and when.
     paused: Mutex<Option<(Instant, AuthError)>>,
 }
@@ -155,9 +157,16 @@ impl Authorizer {
         reach.allowed.extend(named_hosts(&settings));
         let fetch = AuthFetch::new(fetch, server, reach);
         let tools: Arc<dyn Tools> = Arc::new(SystemTools);
-        let paused = Mutex::default();
-        let inner = Inner { account, settings, store, fetch, person, options, tools, paused };
+        let (page, paused) = Default::default();
+        let inner = Inner { account, settings, store, fetch, person, options, tools, page, paused };
         Self { inner: Arc::new(inner), running: Arc::default() }
+    }
+
+    /// Has people come back to this page, in the place of a port. It is for one sign-in.
+    #[must_use]
+    pub fn coming_back_to(self, page: CallbackPage) -> Self {
+        *lock(&self.inner.page) = Some(page);
+        self
     }
 
     /// What the user says about signing in.
@@ -300,7 +309,7 @@ impl Authorizer {
 /// A sign-in of which this process is the owner: others wait for its lock.
 struct OwnedSignIn {
     lock: Box<dyn RecordLock>,
-    callback: Option<CallbackListener>,
+    callback: Option<CallbackPlace>,
     /// The page is open already.
     is_shown: bool,
     /// A person was asked.
@@ -314,12 +323,14 @@ impl Inner {
 
     fn goal(&self, challenge: Option<Challenge>, before: Option<TokenRecord>, uri: String) -> Goal {
         let client_name = "Switchboard".to_owned();
+        // A page has a host of its own; ports are on this machine.
+        let is_native = self.account.principal.is_none();
         Goal {
             server: self.account.server.clone(),
             challenge,
             settings: self.settings.clone(),
             before,
-            redirect: Redirect { uri, is_native: true, client_name },
+            redirect: Redirect { uri, is_native, client_name },
         }
     }
 
@@ -367,7 +378,7 @@ impl Inner {
         let mut owned = OwnedSignIn { lock, callback: None, is_shown: false, is_asked: false };
         let run = match pending {
             Some(pending) if self.settings.grant == GrantType::Code => {
-                owned.callback = self.bind_again(&pending).await;
+                owned.callback = self.bind_again(&pending).await.map(CallbackPlace::Port);
                 owned.is_shown = owned.callback.is_some();
                 owned.callback.is_some().then(|| {
                     SignIn::resume(pending, self.settings.clone(), Arc::clone(&self.tools))
@@ -379,7 +390,11 @@ impl Inner {
             run
         } else {
             if self.settings.grant == GrantType::Code {
-                owned.callback = Some(self.bind().await?);
+                let page = self::lock(&self.page).take();
+                owned.callback = Some(match page {
+                    Some(page) => CallbackPlace::Page(page),
+                    None => CallbackPlace::Port(self.bind().await?),
+                });
             }
             let uri = owned.callback.as_ref().map(|callback| callback.redirect_uri().to_owned());
             let goal = self.goal(challenge, before, uri.unwrap_or_default());
@@ -485,7 +500,9 @@ impl Inner {
     }
 
     fn registration(&self, issuer: &str) -> RecordId {
-        let name = format!("{issuer}\n{}", self.account.server);
+        // A client with a page to come back to is another than one with a port.
+        let kind = if self.account.principal.is_some() { "\nweb" } else { "" };
+        let name = format!("{issuer}\n{}{kind}", self.account.server);
         RecordId { kind: RecordKind::Registration, name }
     }
 
@@ -508,7 +525,7 @@ impl Inner {
         // Whoever takes over finds it.
         write(&mut *owned.lock, pending).await?;
         owned.is_asked = true;
-        let Some(callback) = &owned.callback else {
+        let Some(callback) = &mut owned.callback else {
             return Err(AuthError::Local("there is no port to come back to".to_owned()));
         };
         if owned.is_shown {

@@ -197,7 +197,8 @@ impl Bridge {
     /// the client that takes them: what their clients can do is not known before.
     pub(super) fn fill_pool(&self) {
         let Children::Pool(most) = self.children else { return };
-        if !matches!(self.server.target(), Target::Command(_)) {
+        // What is started ahead is for nobody in particular.
+        if !matches!(self.server.target(), Target::Command(_)) || self.server.has_accounts() {
             return;
         }
         let mut state = lock(&self.state);

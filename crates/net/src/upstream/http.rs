@@ -239,6 +239,7 @@ impl Upstream {
         request: impl Fn(&HttpEndpoint) -> Request<Bytes>,
     ) -> Result<Response<FetchBody>, Failure> {
         let credential = self.server.details.credential.as_ref();
+        let none = HeaderMap::new();
         let (mut shown, _) = self.credentials(None).await?.unwrap_or_default();
         let (mut attempt, mut is_new_login) = (0, false);
         loop {
@@ -246,7 +247,7 @@ impl Upstream {
             let make = || {
                 let mut request = request(endpoint);
                 if let Some(credential) = credential {
-                    credential.sign(&mut request);
+                    credential.sign(self.server.user(&none), &mut request);
                 }
                 request
             };

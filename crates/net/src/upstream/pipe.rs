@@ -21,6 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Notify;
 
+use super::inject::InjectedToken;
 use super::target::Piped;
 use super::{Core, Fallback, Strategy, Target, Transport, Upstream, add, http, sse, via};
 use crate::backend::PendingWork;
@@ -47,6 +48,8 @@ pub(super) enum PipeEnd {
     Rested,
     /// It broke.
     Broke(Failure),
+    /// It was not started: somebody has to sign in first.
+    NoToken(Failure),
     /// This is not the transport the server speaks, as far as can be told.
     WrongTransport(Failure),
 }
@@ -169,6 +172,11 @@ pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
                 continue;
             }
             PipeEnd::Broke(why) => why,
+            PipeEnd::NoToken(why) => {
+                // The next call may be after the sign-in.
+                up.lost(&why);
+                continue;
+            }
             PipeEnd::WrongTransport(why) => {
                 if let Err(why) = up.try_other_transport(&why, None) {
                     up.lost(&why);
@@ -186,9 +194,18 @@ pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
 
 /// Starts the child and serves it until it ends or we are told to stop.
 async fn run_child(up: &Arc<Upstream>, command: &Command) -> PipeEnd {
+    let injected = match up.inject().await {
+        Ok(injected) => injected,
+        Err(why @ Failure::NotSignedIn { .. }) => return PipeEnd::NoToken(why),
+        Err(why) => return PipeEnd::Broke(why),
+    };
     let command = match up.server.via() {
         Some(via) => command.clone().env(via::VARIABLE, &via.variable),
         None => command.clone(),
+    };
+    let command = match injected.as_ref().map(InjectedToken::variable) {
+        Some((name, value)) => command.env(name, value),
+        None => command,
     };
     let mut child = match command.spawn(&up.server.details.environment) {
         Ok(child) => child,
@@ -204,6 +221,12 @@ async fn run_child(up: &Arc<Upstream>, command: &Command) -> PipeEnd {
     // Either direction being closed ends the conversation: a child that reads
     // no more cannot be asked, one that writes no more cannot answer.
     let talk = race(write_lines(up, stdin), read_lines(up, stdout, child.exit_watch()));
+    let talk = async {
+        match race(talk, up.keep_token(injected.as_ref())).await {
+            Either::Left(talked) => talked,
+            Either::Right(()) => Either::Right(None),
+        }
+    };
     let talked = up.serve_pipe(talk).await;
     let exit = child.stop(Grace::default()).await;
     let is_meant = matches!(talked, Err(PipeEnd::Stopped | PipeEnd::Rested));

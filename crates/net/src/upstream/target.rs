@@ -17,9 +17,11 @@ use tokio::sync::{Mutex, watch};
 
 use super::client_identity::ViaBridge;
 use super::era::KnownEras;
+use super::inject::TokenInjection;
 use super::usage::Traffic;
 use super::via::Via;
 use super::{Transport, Upstream};
+use crate::access::Who;
 use crate::connection::now;
 use crate::http::fetch::Fetch;
 use crate::stdio::child::Command;
@@ -31,6 +33,8 @@ pub struct ServerTarget {
     pub(super) details: Arc<TargetDetails>,
     /// Headers of the client that it is reached for.
     passed: Option<Arc<HeaderMap>>,
+    /// The user that it is reached for, if it is shown an account of theirs.
+    principal: Option<Arc<str>>,
     /// The bridge that it is reached through, if it is.
     pub(super) behind: Option<ViaBridge>,
 }
@@ -41,6 +45,8 @@ pub(super) struct TargetDetails {
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) fetch: Option<Fetch>,
     pub(super) credential: Option<Arc<dyn Credential>>,
+    /// How a command is given its token.
+    pub(super) inject: Option<TokenInjection>,
     /// How many pipes to it there are, if the roster counts them.
     pipes: Option<watch::Sender<usize>>,
     pub(super) known_eras: Arc<KnownEras>,
@@ -116,13 +122,14 @@ impl ServerTarget {
             environment,
             fetch,
             credential: None,
+            inject: None,
             pipes: None,
             known_eras: Arc::default(),
             traffic: Arc::default(),
             is_discreet: false,
             via: None,
         };
-        Self { details: Arc::new(details), passed: None, behind: None }
+        Self { details: Arc::new(details), passed: None, principal: None, behind: None }
     }
 
     /// The same server with something different about it. Its eras are not known; what
@@ -152,10 +159,33 @@ impl ServerTarget {
         self.but(|details| details.credential = Some(credential))
     }
 
-    /// The same server for a client with these headers.
-    pub(crate) fn passing(&self, headers: HeaderMap) -> Self {
+    /// The same command, which is given the token that `credential` says when it is started.
+    #[must_use]
+    pub fn injecting(&self, credential: Arc<dyn Credential>, inject: TokenInjection) -> Self {
+        self.but(|details| (details.credential, details.inject) = (Some(credential), Some(inject)))
+    }
+
+    /// The same server for a user with these headers.
+    pub(crate) fn passing(&self, headers: HeaderMap, who: &Who) -> Self {
         let passed = (!headers.is_empty()).then(|| Arc::new(headers));
-        Self { passed, ..self.clone() }
+        let principal = self.has_accounts().then(|| Arc::from(who.name()));
+        Self { passed, principal, ..self.clone() }
+    }
+
+    /// Whether it is shown an account of each user's own.
+    pub(crate) fn has_accounts(&self) -> bool {
+        self.details.credential.as_ref().is_some_and(|credential| credential.has_accounts())
+    }
+
+    /// Whether both are reached for the same user.
+    pub(crate) fn is_for_same_user(&self, other: &Self) -> bool {
+        self.passed() == other.passed() && self.principal == other.principal
+    }
+
+    /// What the credential of a connection must know.
+    pub(super) fn user<'c>(&'c self, none: &'c HeaderMap) -> CredentialUser<'c> {
+        let headers = self.passed().unwrap_or(none);
+        CredentialUser { headers, principal: self.principal.as_deref().unwrap_or_default() }
     }
 
     /// What of a client's headers is passed on to it.
@@ -288,15 +318,28 @@ impl fmt::Debug for ServerTarget {
 pub trait Credential: Send + Sync {
     /// Headers of clients that are passed on.
     fn passes(&self) -> &[HeaderName];
-    /// All headers, for a client with these. Those that are the protocol's to set are left
+    /// Whether each user has an account of their own: then no two users share a connection.
+    fn has_accounts(&self) -> bool {
+        false
+    }
+    /// All headers, for this user. Those that are the protocol's to set are left
     /// out of them. After a `refusal` they are other ones, or none if there are no others.
     fn headers<'c>(
         &'c self,
-        client: &'c HeaderMap,
+        user: CredentialUser<'c>,
         refusal: Option<&'c CredentialRefusal>,
     ) -> Fetching<'c>;
     /// Adds what one request alone may carry.
-    fn sign(&self, _request: &mut Request<Bytes>) {}
+    fn sign(&self, _user: CredentialUser<'_>, _request: &mut Request<Bytes>) {}
+}
+
+/// The user that a connection is for, as far as a credential must know.
+#[derive(Clone, Copy, Debug)]
+pub struct CredentialUser<'c> {
+    /// The headers of the client that are passed on.
+    pub headers: &'c HeaderMap,
+    /// The name of the user; empty for connections that are for nobody in particular.
+    pub principal: &'c str,
 }
 
 /// Headers on their way.
@@ -372,8 +415,8 @@ impl Upstream {
         let none = HeaderMap::new();
         let found = match (&self.server.details.credential, self.server.target()) {
             (Some(credential), _) => {
-                let client = self.server.passed().unwrap_or(&none);
-                let found = credential.headers(client, refusal).await.map_err(|why| {
+                let user = self.server.user(&none);
+                let found = credential.headers(user, refusal).await.map_err(|why| {
                     tracing::warn!(server = self.name, "{why}");
                     Failure::from(why)
                 })?;

@@ -14,10 +14,15 @@ use switchboard_net::auth::person::SignInPerson;
 use switchboard_net::auth::store::{MemoryStore, RecordStore};
 use switchboard_net::auth::{Account, Authorizer, LoginMode, OauthCredential, SignInOptions};
 use switchboard_net::http::fetch::{Fetch, FetchOptions, Reach};
-use switchboard_net::upstream::{Credential, CredentialRefusal};
+use switchboard_net::upstream::{Credential, CredentialRefusal, CredentialUser};
 use switchboard_proto::auth::{AuthError, OauthSettings};
 use switchboard_testkit::within;
 use tokio::net::TcpListener;
+
+/// For a client with these headers.
+fn nobody(headers: &HeaderMap) -> CredentialUser<'_> {
+    CredentialUser { headers, principal: "" }
+}
 
 type Pairs = std::collections::HashMap<String, String>;
 
@@ -190,7 +195,8 @@ async fn many_who_need_the_same_account_sign_in_once() {
                 is_new_login: false,
                 is_background: false,
             };
-            let found = credential.headers(&HeaderMap::new(), Some(&refusal)).await.unwrap();
+            let found =
+                credential.headers(nobody(&HeaderMap::new()), Some(&refusal)).await.unwrap();
             found.unwrap().headers["authorization"].clone()
         })
     });
@@ -203,7 +209,7 @@ async fn many_who_need_the_same_account_sign_in_once() {
     // What is kept is shown without a refusal.
     let credential =
         OauthCredential::new(world.authorizer(&store, LoginMode::Never), HeaderMap::new());
-    let found = within(credential.headers(&HeaderMap::new(), None)).await.unwrap().unwrap();
+    let found = within(credential.headers(nobody(&HeaderMap::new()), None)).await.unwrap().unwrap();
     assert_eq!(found.headers["authorization"], "Bearer a1");
     assert!(found.until.is_some());
 }
@@ -262,7 +268,8 @@ async fn a_person_who_says_no_is_not_asked_again_and_nobody_for_what_nobody_wait
     let world = AuthWorld::start().await;
     let (store, client) = (memory(), HeaderMap::new());
     let background = CredentialRefusal { is_background: true, ..refusal() };
-    let found = within(credential(&world, &store).headers(&client, Some(&background))).await;
+    let found =
+        within(credential(&world, &store).headers(nobody(&client), Some(&background))).await;
     assert!(found.unwrap().is_none());
     assert_eq!(world.counts(), [0, 0, 0]);
 
@@ -270,7 +277,8 @@ async fn a_person_who_says_no_is_not_asked_again_and_nobody_for_what_nobody_wait
     // Another process asks no more than this one does.
     for credential in [credential(&world, &store), credential(&world, &store)] {
         for _ in 0..3 {
-            let error = within(credential.headers(&client, Some(&refusal()))).await.unwrap_err();
+            let error =
+                within(credential.headers(nobody(&client), Some(&refusal()))).await.unwrap_err();
             assert!(error.to_string().contains("access_denied"), "{error}");
         }
     }
@@ -287,7 +295,7 @@ async fn a_person_who_says_no_is_not_asked_again_and_nobody_for_what_nobody_wait
     )]);
     let again =
         CredentialRefusal { shown: Arc::new(shown), attempt: 1, is_new_login: true, ..refusal() };
-    let found = within(credential(&world, &store).headers(&client, Some(&again))).await;
+    let found = within(credential(&world, &store).headers(nobody(&client), Some(&again))).await;
     assert!(found.unwrap().is_none());
     assert_eq!(world.counts(), [1, 2, 1]);
 }

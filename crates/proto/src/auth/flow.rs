@@ -177,7 +177,7 @@ impl Flow {
 
     async fn discover(&self) -> Result<Discovered, AuthError> {
         let (server, settings) = (self.server()?, &self.goal.settings);
-        let resource = self.find_resource(&server).await?;
+        let resource = if settings.is_local { None } else { self.find_resource(&server).await? };
         let mut is_guess = false;
         let mut metadata = match (&resource, &settings.issuer, &settings.metadata_url) {
             _ if settings.names_all_endpoints() => ServerMetadata::default(),

@@ -39,6 +39,9 @@ pub struct OauthSettings {
     pub use_id_token: bool,
     /// Tokens are bound to a key of ours.
     pub dpop: bool,
+    /// The tokens are for no server at a URL: there is no metadata of one, and `issuer` says
+    /// who issues them.
+    pub is_local: bool,
 }
 
 /// Endpoints of an authorization server that the user names.

@@ -39,7 +39,8 @@ impl Crowd {
         let (client, request) = (client(&self.bridge, who), Message::request(&1.into(), "x", None));
         let tenant = HeaderValue::from(tenant);
         let passed = HeaderMap::from_iter([(HeaderName::from_static("x-tenant"), tenant)]);
-        let key = Children::Shared.choose_key(&client, Exchange(0), &request, Era::Legacy, &passed);
+        let passed = PassedOn { headers: &passed, has_account: false };
+        let key = Children::Shared.choose_key(&client, Exchange(0), &request, Era::Legacy, passed);
         let eras = Eras { clients: Era::Legacy, server: Era::Legacy };
         let state = lock(&self.bridge.state);
         if let Some(upstream) = state.connections.get(&key) {

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::upstream::{
-    Credential, CredentialRefusal, Fetching, NoCredential, ServerTarget, Strategy,
+    Credential, CredentialRefusal, CredentialUser, Fetching, NoCredential, ServerTarget, Strategy,
 };
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{Caller, LEGACY, error_of};
@@ -34,7 +34,7 @@ impl Credential for Words {
 
     fn headers<'c>(
         &'c self,
-        _client: &'c HeaderMap,
+        _user: CredentialUser<'c>,
         refusal: Option<&'c CredentialRefusal>,
     ) -> Fetching<'c> {
         Box::pin(async move {
