@@ -5,6 +5,7 @@
 //!
 //! - [`site`]: the endpoint for clients of both eras, and the two paths of the first revision;
 //!   several of them behind one listener; rules, connected clients and the end of each.
+//! - [`page`]: pages for people and programs that are no MCP, with forms.
 //! - [`body`]: how many bytes of requests are held, and what is sent.
 //! - [`listen`]: the accept loop around any `tower` service, and its graceful stop.
 //! - [`fetch`]: the client that sends our requests: pool, TLS, proxies, redirects.
@@ -17,6 +18,7 @@ pub mod body;
 mod endpoint;
 pub mod fetch;
 pub mod listen;
+pub mod page;
 pub mod site;
 mod ws;
 

@@ -17,10 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, LOCATION,
-    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{CONNECTION, HOST, LOCATION};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body_util::Full;
 use ring::digest::{SHA256, digest};
@@ -31,6 +28,7 @@ use tower_service::Service;
 
 use crate::drive::{Either, Stop, race};
 use crate::http::listen::{ListenOptions, serve};
+use crate::http::page::html;
 
 /// Browsers open a few connections ahead; others may hold some of them.
 const MOST_CONNECTIONS: usize = 32;
@@ -355,28 +353,7 @@ impl<B> Service<Request<B>> for Reception {
 }
 
 fn page(status: StatusCode, title: &str, text: &str) -> Response<Full<Bytes>> {
-    let body = format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
-         <meta name=\"viewport\" content=\"width=device-width\">\
-         <style>body{{font:1.1em/1.5 system-ui,sans-serif;max-width:36em;margin:15vh auto;padding:0 1em}}</style>\
-         <h1>{title}</h1><p>{text}</p></html>"
-    );
-    let mut response = Response::new(Full::from(body));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    for (name, value) in [
-        (CACHE_CONTROL, "no-store"),
-        (
-            CONTENT_SECURITY_POLICY,
-            "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        ),
-        (CONTENT_TYPE, "text/html; charset=utf-8"),
-        (REFERRER_POLICY, "no-referrer"),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
+    html(status, title, &format!("<p>{text}</p>")).map(Full::new)
 }
 
 #[cfg(test)]

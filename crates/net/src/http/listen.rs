@@ -59,6 +59,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tower_service::Service;
 
+use super::page::ClientAddress;
 use crate::connection::{lock, wait};
 use crate::drive::{DEFAULT_GRACE, Either, race};
 
@@ -231,6 +232,7 @@ async fn serve_one<S, B>(
     let spoke = Arc::new(AtomicBool::new(false));
     let leaving = Arc::new(Notify::new());
     let peer = stream.peer.clone();
+    let address = stream.address.map(ClientAddress);
     let noting = hyper::service::service_fn({
         let (spoke, leaving, peer) = (Arc::clone(&spoke), Arc::clone(&leaving), peer.clone());
         move |mut request: Request<Incoming>| {
@@ -247,6 +249,7 @@ async fn serve_one<S, B>(
                     return Ok(full(version));
                 }
                 request.extensions_mut().insert(STREAM.try_with(ClientPeer::clone).unwrap_or(peer));
+                address.map(|address| request.extensions_mut().insert(address));
                 let answer = call(service, request);
                 let response = match awaited {
                     Some(awaited) => awaited.wait_for(answer).await,
@@ -478,6 +481,8 @@ struct PeerStream {
     read: ReadSide,
     write: OwnedWriteHalf,
     peer: ClientPeer,
+    /// Where it comes from.
+    address: Option<IpAddr>,
     /// Whether hyper has something to write that the socket does not take yet.
     is_full: bool,
     /// Last, so that it is freed after the connection, which may become a socket.
@@ -493,9 +498,10 @@ enum ReadSide {
 
 impl PeerStream {
     fn new(stream: TcpStream, slot: ConnectionSlot) -> Self {
+        let address = stream.peer_addr().ok().map(|address| network(address.ip()));
         let (read, write) = stream.into_split();
         let (read, peer) = (ReadSide::Open(read), ClientPeer::default());
-        Self { read, write, peer, is_full: false, _slot: slot }
+        Self { read, write, peer, address, is_full: false, _slot: slot }
     }
 
     fn written<T>(&mut self, wrote: Poll<T>) -> Poll<T> {

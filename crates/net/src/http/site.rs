@@ -23,11 +23,14 @@ use switchboard_proto::exchange::Carrier;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
 use super::body::{Body, BodyBudget, HttpCounters, RequestBody};
 use super::endpoint::{self, HttpReply, HttpSessions};
+pub use super::page::SitePage;
+use super::page::{self, LivePage};
 use super::ws::{self, Sockets};
 use crate::access::{self, Authenticate, CorsGrant, EntryRequest, Guard, Who};
 use crate::backend::{Backend, PendingWork};
@@ -558,25 +561,8 @@ struct SitesState {
     authenticator: Option<Arc<dyn Authenticate>>,
     /// When a client was last heard, in milliseconds of Unix time.
     used: AtomicU64,
-}
-
-/// What a page says.
-pub enum SitePage {
-    /// Always the same words.
-    Text(String),
-    /// JSON, made when it is asked for.
-    Json(Box<dyn Fn(&Sites) -> String + Send + Sync>),
-    /// Whether something is so: `ok`, or the status 503.
-    Check(Box<dyn Fn() -> bool + Send + Sync>),
-    /// Metrics in the text format of Prometheus, made when they are asked for.
-    Metrics(Box<dyn Fn(&Sites) -> String + Send + Sync>),
-}
-
-impl SitePage {
-    /// Whether it only says that we are well: it needs no key.
-    pub fn is_open(&self) -> bool {
-        matches!(self, Self::Text(_) | Self::Check(_))
-    }
+    /// Requests to live pages whose bodies may be read.
+    visits: Semaphore,
 }
 
 impl Sites {
@@ -596,7 +582,8 @@ impl Sites {
         let used = AtomicU64::new(unix_millis());
         let sites = RwLock::new(sites.into());
         let guard = RwLock::new(Arc::new(guard));
-        Self { inner: Arc::new(SitesState { guard, sites, pages, authenticator, used }) }
+        let visits = Semaphore::new(page::MAX_VISITS);
+        Self { inner: Arc::new(SitesState { guard, sites, pages, authenticator, used, visits }) }
     }
 
     /// The sites, in the order they were given.
@@ -637,8 +624,35 @@ impl Sites {
             }
             return site.answer(place, request).await;
         }
-        let page = inner.pages.iter().find(|(place, _)| same_path(place, path));
-        self.show(page.map(|(_, page)| page), &request.into_parts().0).await
+        let page = inner.pages.iter().find(|(place, page)| page.is_at(place, path));
+        let (parts, body) = request.into_parts();
+        match page.map(|(_, page)| page) {
+            Some(SitePage::Live(page)) => self.visit(&**page, parts, body).await,
+            page => self.show(page, &parts).await,
+        }
+    }
+
+    /// Has a live page answer. Its own checks are better than those of an origin: browsers
+    /// send none that is of use with the forms of pages that tell nobody where they are.
+    async fn visit(
+        &self,
+        page: &dyn LivePage,
+        parts: Parts,
+        body: impl RequestBody,
+    ) -> Response<Body> {
+        let guard = Arc::clone(&self.inner.guard.read().unwrap_or_else(PoisonError::into_inner));
+        if let Err(refused) = guard.check_host(&parts) {
+            return plain(refused.status(), format!("{refused}\n"));
+        }
+        let Ok(reading) = self.inner.visits.try_acquire() else {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, "too many visitors\n".to_owned());
+        };
+        let received = page::receive(parts, body).await;
+        drop(reading);
+        match received {
+            Ok(visit) => page.visit(visit).await.map(Body::whole),
+            Err((status, text)) => plain(status, text.to_owned()),
+        }
     }
 
     /// A page, or that there is none.
@@ -649,7 +663,7 @@ impl Sites {
         if parts.uri.path().starts_with("/.well-known/")
             && let Some(page) = authenticator.as_ref().and_then(|it| it.page(request))
         {
-            return show_to_all(&guard, page, parts);
+            return page::show_to_all(&guard, page, parts);
         }
         if let Err(refused) = guard.check(parts) {
             return plain(refused.status(), format!("{refused}\n"));
@@ -661,7 +675,7 @@ impl Sites {
         let authenticator = authenticator.as_ref().filter(|_| !is_open);
         let who = access::authenticate(authenticator, request).await;
         let mut response = match (who, page) {
-            (Ok(_), Some(page)) => self.read(page, &parts.method),
+            (Ok(_), Some(page)) => page.read(self, &parts.method),
             (Err(denied), Some(_)) => denied.response(),
             // It is not even known who they are.
             (Err(denied), _) if denied.status == StatusCode::UNAUTHORIZED => denied.response(),
@@ -672,45 +686,6 @@ impl Sites {
         }
         response
     }
-
-    fn read(&self, page: &SitePage, method: &Method) -> Response<Body> {
-        if !matches!(*method, Method::GET | Method::HEAD) {
-            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "read it\n".to_owned());
-            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return response;
-        }
-        match page {
-            SitePage::Text(text) => plain(StatusCode::OK, text.clone()),
-            SitePage::Json(text) => endpoint::json(200, text(self).into()),
-            SitePage::Metrics(text) => {
-                let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-                let mut response = plain(StatusCode::OK, text(self));
-                response.headers_mut().insert(header::CONTENT_TYPE, media);
-                response
-            }
-            SitePage::Check(is_so) if is_so() => plain(StatusCode::OK, "ok".to_owned()),
-            SitePage::Check(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "not yet".to_owned()),
-        }
-    }
-}
-
-/// A page of an authenticator, which every program and web page may read (OR-1).
-fn show_to_all(guard: &Guard, page: String, parts: &Parts) -> Response<Body> {
-    if let Err(refused) = guard.check_host(parts) {
-        return plain(refused.status(), format!("{refused}\n"));
-    }
-    let mut response = match parts.method {
-        Method::GET | Method::HEAD => endpoint::json(200, page.into()),
-        Method::OPTIONS => endpoint::empty(StatusCode::NO_CONTENT),
-        _ => endpoint::empty(StatusCode::METHOD_NOT_ALLOWED),
-    };
-    let headers = response.headers_mut();
-    headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=300"));
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    // Clients send their protocol version along.
-    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));
-    response
 }
 
 fn unix_millis() -> u64 {

@@ -7,6 +7,7 @@ use http::{HeaderMap, Method};
 use serde_json::json;
 use switchboard_net::access::ApiKey;
 use switchboard_net::access::{Guard, Regex};
+use switchboard_net::http::page::{LivePage, PageReply, PageVisit};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::http::site::{SitePage, Sites};
 use switchboard_proto::revision::Revision;
@@ -175,6 +176,7 @@ async fn several_sites_and_pages_stand_side_by_side() {
     let pages = vec![
         ("/healthz".to_owned(), SitePage::Text("ok".to_owned())),
         ("/status".to_owned(), SitePage::Json(Box::new(|sites| sites.each().len().to_string()))),
+        ("/visit".to_owned(), SitePage::Live(Arc::new(Echo))),
     ];
     let sites = Sites::new(Guard::loopback(), vec![site(0), site(1)], pages);
     let ask = async |method: Method, path: &str, host: &str| {
@@ -193,4 +195,29 @@ async fn several_sites_and_pages_stand_side_by_side() {
     assert_eq!(ask(Method::POST, "/healthz", "localhost").await.0, 405);
     assert_eq!(ask(Method::GET, "/status", "evil.example").await.0, 403);
     assert!(sites.last_used() <= std::time::SystemTime::now());
+    // A live page has all below its path, needs no key, and takes no endless body.
+    assert_eq!(get("/visit/a?b=c").await, (418, "GET /visit/a b=c ".to_owned()));
+    assert_eq!(get("/visitor").await.0, 404);
+    assert_eq!(ask(Method::POST, "/visit", "evil.example").await.0, 403);
+    let post = async |length: usize| {
+        let request = http::Request::post("/visit").header("host", "localhost");
+        let request = request.header("origin", "https://elsewhere.example");
+        let body = http_body_util::Full::<bytes::Bytes>::from("x".repeat(length));
+        sites.clone().call(request.body(body).unwrap()).await.unwrap().status().as_u16()
+    };
+    assert_eq!(post(64 << 10).await, 418);
+    assert_eq!(post((64 << 10) + 1).await, 413);
+}
+
+/// A page that repeats what it gets.
+struct Echo;
+
+impl LivePage for Echo {
+    fn visit(&self, visit: PageVisit) -> PageReply<'_> {
+        let PageVisit { method, path, query, body, .. } = visit;
+        let text = format!("{method} {path} {query} {}", String::from_utf8_lossy(&body));
+        let mut response = http::Response::new(bytes::Bytes::from(text));
+        *response.status_mut() = http::StatusCode::IM_A_TEAPOT;
+        Box::pin(std::future::ready(response))
+    }
 }
