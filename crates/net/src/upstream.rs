@@ -43,13 +43,13 @@ mod via;
 
 pub use client_identity::ClientIdentity;
 pub(crate) use client_identity::{ViaBridge, asked};
-pub(crate) use era::{EraFound, Eras};
+pub(crate) use era::{AnswerWaiter, EraFound, Eras};
 use flood::{Flood, Ration};
 use pipe::{Outbound, PipeState};
 use target::CredentialCache;
 pub use target::{
-    Credential, CredentialRefusal, FetchedHeaders, Fetching, NoCredential, ServerTarget, Strategy,
-    Target, UnknownStrategy,
+    Credential, CredentialRefusal, FetchedHeaders, Fetching, NoCredential, PersonAsked,
+    ServerTarget, Strategy, Target, UnknownStrategy,
 };
 pub(crate) use usage::Tenant;
 pub use usage::Traffic;

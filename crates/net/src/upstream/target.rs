@@ -177,6 +177,17 @@ impl ServerTarget {
         self.details.credential.as_ref().map_or(&[], |credential| credential.passes())
     }
 
+    /// Tells whether a person is asked to sign in to it.
+    pub(crate) fn person_asked(&self) -> Option<PersonAsked> {
+        self.details.credential.as_ref()?.person_asked()
+    }
+
+    /// The same, if its clients are answered meanwhile.
+    pub(crate) fn deferred_sign_in(&self) -> Option<PersonAsked> {
+        let credential = self.details.credential.as_ref().filter(|credential| credential.defers());
+        credential?.person_asked()
+    }
+
     /// Headers of the client that it is reached for.
     pub(crate) fn passed(&self) -> Option<&HeaderMap> {
         self.passed.as_deref()
@@ -297,7 +308,18 @@ pub trait Credential: Send + Sync {
     ) -> Fetching<'c>;
     /// Adds what one request alone may carry.
     fn sign(&self, _request: &mut Request<Bytes>) {}
+    /// Tells whether a person is asked to sign in; none if nobody ever is.
+    fn person_asked(&self) -> Option<PersonAsked> {
+        None
+    }
+    /// Whether clients are answered while a person signs in, and not kept waiting.
+    fn defers(&self) -> bool {
+        false
+    }
 }
+
+/// What a person is told who is asked to sign in; none while nobody is asked.
+pub type PersonAsked = watch::Receiver<Option<Arc<str>>>;
 
 /// Headers on their way.
 pub type Fetching<'c> =
