@@ -176,6 +176,7 @@ fn options(plan: &OauthPlan, args: &OauthArgs, login: LoginChoice) -> SignInOpti
         wait: args.auth_timeout.map_or(defaults.wait, Duration::from_secs),
         mode: match login {
             LoginChoice::Wait => LoginMode::Wait,
+            LoginChoice::Defer => LoginMode::Defer,
             LoginChoice::Never => LoginMode::Never,
         },
         ..defaults

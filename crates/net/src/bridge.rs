@@ -32,9 +32,11 @@ use crate::call::{Call, CallHolder};
 use crate::connection::{ClientConnection, lock};
 use crate::drive::OwnedTask;
 use crate::upstream::{self, Eras, ServerTarget, Target, Tenant, Through, Upstream};
+use deferral::DeferredClient;
 use era::EraWait;
 
 mod admission;
+mod deferral;
 mod era;
 mod hide;
 mod idle;
@@ -54,6 +56,8 @@ pub struct Bridge {
     /// Where calls wait, if their number is bounded.
     admission: Option<Mutex<Admission>>,
     state: Mutex<BridgeState>,
+    /// Clients that were welcomed while a person signs in.
+    deferred: Mutex<Table<u64, DeferredClient>>,
     /// A client may have begun or ended to use the server.
     stirred: Notify,
     this: Weak<Self>,
@@ -144,6 +148,7 @@ impl Bridge {
             hidden: Arc::new(hidden),
             admission,
             state: Mutex::new(BridgeState { places: Self::PLACES, ..BridgeState::default() }),
+            deferred: Mutex::default(),
             stirred: Notify::new(),
             this: Weak::clone(this),
         })
@@ -236,18 +241,18 @@ impl Backend for Bridge {
     ) -> PendingWork {
         let (client, call) = (Arc::clone(client), call.clone());
         let opening = Opening { client, call, request, said };
-        // What comes of an internal call tells the supervisor how the server stands.
-        let is_probe = opening.call.is_internal() && self.is_common();
-        let opening = match &self.admission {
-            Some(admission) if !is_probe => self.admit(admission, opening),
-            _ => Some(opening),
-        };
-        opening.map_or_else(PendingWork::none, |opening| self.connect(opening))
+        match self.answer_meanwhile(opening) {
+            Ok(opening) => self.pass_on(opening),
+            Err(works) => works,
+        }
     }
 
     /// What belongs to no call goes by each connection that is for more than one.
     fn note(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {
         let mut works = PendingWork::none();
+        if self.keeps_note(client, &message) {
+            return works;
+        }
         for upstream in self.hearing(client, &message) {
             works.append(upstream.note(message.clone()));
         }
@@ -256,6 +261,7 @@ impl Backend for Bridge {
 
     fn forget(&self, client: &Arc<ClientConnection>) {
         self.leave_queue(|queue| queue.forget(client.number()));
+        lock(&self.deferred).remove(&client.number());
         let mut state = lock(&self.state);
         state.hellos.remove(&client.number());
         state.era.opens.retain(|open| open.client.number() != client.number());
@@ -288,6 +294,17 @@ impl CallHolder for Bridge {
 }
 
 impl Bridge {
+    /// Passes a call on, when there is room for it.
+    fn pass_on(&self, opening: Opening) -> PendingWork {
+        // What comes of an internal call tells the supervisor how the server stands.
+        let is_probe = opening.call.is_internal() && self.is_common();
+        let opening = match &self.admission {
+            Some(admission) if !is_probe => self.admit(admission, opening),
+            _ => Some(opening),
+        };
+        opening.map_or_else(PendingWork::none, |opening| self.connect(opening))
+    }
+
     /// Passes a call on to the connection that it belongs to, once it is known what the
     /// server speaks.
     fn connect(&self, opening: Opening) -> PendingWork {

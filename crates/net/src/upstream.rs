@@ -44,14 +44,14 @@ mod via;
 
 pub use client_identity::ClientIdentity;
 pub(crate) use client_identity::{ViaBridge, asked};
-pub(crate) use era::{EraFound, Eras};
+pub(crate) use era::{AnswerWaiter, EraFound, Eras};
 use flood::{Flood, Ration};
 pub use inject::TokenInjection;
 use pipe::{Outbound, PipeState};
 use target::CredentialCache;
 pub use target::{
     Credential, CredentialRefusal, CredentialUser, FetchedHeaders, Fetching, NoCredential,
-    ServerTarget, Strategy, Target, UnknownStrategy,
+    PersonAsked, ServerTarget, Strategy, Target, UnknownStrategy,
 };
 pub(crate) use usage::Tenant;
 pub use usage::Traffic;

@@ -88,6 +88,8 @@ pub(crate) struct StoreArgs {
 pub(crate) enum LoginChoice {
     /// Open a browser, and let calls wait
     Wait,
+    /// Open a browser; after 25 seconds answer clients, which see one tool, sign_in
+    Defer,
     /// Fail, and say how to sign in; for CI
     Never,
 }

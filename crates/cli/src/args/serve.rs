@@ -311,10 +311,10 @@ pub(crate) struct BridgeArgs {
     pub(crate) remote: RemoteArgs,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
-    /// What to do if the server wants somebody to sign in
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "wait")]
+    /// What to do if the server wants somebody to sign in (default: defer on stdio, else wait)
+    #[arg(long, value_enum, value_name = "WHEN")]
     #[arg(help_heading = "Signing in (OAuth), for a server at a URL")]
-    pub(crate) login: LoginChoice,
+    pub(crate) login: Option<LoginChoice>,
     #[command(flatten)]
     pub(crate) oauth: OauthArgs,
     #[command(flatten, next_help_heading = "For a server that is a command")]

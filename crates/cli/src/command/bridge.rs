@@ -9,7 +9,7 @@ use switchboard_net::bridge::{Bridge, Hidden};
 use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::limits::Limits;
 
-use crate::args::BridgeArgs;
+use crate::args::{BridgeArgs, LoginChoice};
 use crate::exit::{CommandResult, wrong};
 use crate::sign_in::AskUser;
 use crate::signal::StopSignal;
@@ -92,7 +92,10 @@ fn servers(args: &BridgeArgs) -> CommandResult<Vec<(Option<String>, ServerTarget
 /// The server with the token of its account, where it wants one.
 fn with_tokens(found: &NamedServer, args: &BridgeArgs) -> CommandResult<ServerTarget> {
     let fetch = target::fetch(args.remote.ca_file.as_deref(), &args.network)?;
-    let asking = AskUser { login: args.login, owns_stdin: args.serve.port.is_some() };
+    let is_on_stdio = args.serve.port.is_none();
+    // Hosts wait 30 to 60 seconds for the servers that they start.
+    let usual = if is_on_stdio { LoginChoice::Defer } else { LoginChoice::Wait };
+    let asking = AskUser { login: args.login.unwrap_or(usual), owns_stdin: !is_on_stdio };
     sign_in::with_tokens(found, &args.oauth, asking, fetch)
 }
 

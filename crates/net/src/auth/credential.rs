@@ -11,10 +11,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use switchboard_proto::auth::{AuthError, Challenge, Secret, TokenRecord, dpop_proof};
 
 use super::fetch::DPOP_NONCE;
-use super::sign_in::Authorizer;
+use super::sign_in::{Authorizer, LoginMode};
 use crate::connection::{lock, now};
 use crate::upstream::{
     Credential, CredentialRefusal, CredentialUser, FetchedHeaders, Fetching, NoCredential,
+    PersonAsked,
 };
 
 /// How often a server may ask for more scope in one request (OC-51).
@@ -236,6 +237,14 @@ impl Credential for OauthCredential {
             }
             Ok(Some(found))
         })
+    }
+
+    fn person_asked(&self) -> Option<PersonAsked> {
+        Some(self.authorizer.person_asked())
+    }
+
+    fn defers(&self) -> bool {
+        self.authorizer.mode() == LoginMode::Defer
     }
 
     fn sign(&self, _: CredentialUser<'_>, request: &mut Request<Bytes>) {

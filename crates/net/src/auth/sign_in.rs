@@ -21,6 +21,7 @@ use super::store::{Plaintext, RecordId, RecordKind, RecordLock, RecordStore, Sto
 use crate::connection::{lock, now};
 use crate::drive::{Either, OwnedTask, race};
 use crate::http::fetch::Fetch;
+use crate::upstream::PersonAsked;
 
 /// Whose tokens they are, and for which server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -102,6 +103,8 @@ pub enum LoginMode {
     /// They are asked, and whatever needs it waits.
     #[default]
     Wait,
+    /// They are asked, and a bridge answers its clients meanwhile: hosts wait for less long.
+    Defer,
     /// They are not: it is an error.
     Never,
 }
@@ -128,6 +131,8 @@ struct Inner {
     page: Mutex<Option<CallbackPage>>,
     /// The last renewal that failed for a while, and when.
     paused: Mutex<Option<(Instant, AuthError)>>,
+    /// What a person was told who is being asked.
+    asked: watch::Sender<Option<Arc<str>>>,
 }
 
 /// How long no renewal is tried after one that failed for a while.
@@ -157,8 +162,9 @@ impl Authorizer {
         reach.allowed.extend(named_hosts(&settings));
         let fetch = AuthFetch::new(fetch, server, reach);
         let tools: Arc<dyn Tools> = Arc::new(SystemTools);
-        let (page, paused) = Default::default();
-        let inner = Inner { account, settings, store, fetch, person, options, tools, page, paused };
+        let (page, paused, asked) = Default::default();
+        let inner =
+            Inner { account, settings, store, fetch, person, options, tools, page, paused, asked };
         Self { inner: Arc::new(inner), running: Arc::default() }
     }
 
@@ -177,6 +183,16 @@ impl Authorizer {
     /// Whether a sign-in takes a person, and nobody may be asked.
     pub(super) fn asks_nobody(&self) -> bool {
         self.inner.needs_person() && self.inner.options.mode == LoginMode::Never
+    }
+
+    /// Tells whether a person is being asked.
+    pub fn person_asked(&self) -> PersonAsked {
+        self.inner.asked.subscribe()
+    }
+
+    /// What happens when somebody has to sign in.
+    pub(super) fn mode(&self) -> LoginMode {
+        self.inner.options.mode
     }
 
     /// Chance, the time, and keys.
@@ -288,6 +304,7 @@ impl Authorizer {
         let inner = Arc::clone(&self.inner);
         let task = OwnedTask::spawn(async move {
             let ended = inner.sign_in(challenge, refused).await;
+            inner.asked.send_replace(None);
             done.send_replace(Some(ended));
         });
         *running = Some(SignInTask { outcome: outcome.clone(), task });
@@ -349,7 +366,7 @@ impl Inner {
         let lock = if let Some(lock) = free {
             lock
         } else {
-            self.person.show_waiting(self.name());
+            self.show_waiting();
             self.store.lock(&id).await.map_err(local)?
         };
         let tokens = self.account.record(RecordKind::Tokens);
@@ -425,6 +442,17 @@ impl Inner {
         }
     }
 
+    /// Another process has the page open.
+    fn show_waiting(&self) {
+        self.person.show_waiting(self.name());
+        let server = self.name();
+        self.note_asked(format!("Sign in to {server} in the page that another process opened."));
+    }
+
+    fn note_asked(&self, text: String) {
+        self.asked.send_replace(Some(text.into()));
+    }
+
     /// What to call the server; its URL may have secrets in its query.
     fn name(&self) -> &str {
         let url = self.account.server.split('?').next().unwrap_or_default();
@@ -486,6 +514,7 @@ impl Inner {
                 Step::ShowDevice { url, complete_url, code } => {
                     is_reading = false;
                     self.person.show_device(self.name(), &url, complete_url.as_deref(), &code);
+                    self.note_asked(format!("Open {url} in a browser and type the code {code}."));
                     Answer::Done
                 }
                 Step::Authorize(pending) => {
@@ -529,10 +558,11 @@ impl Inner {
             return Err(AuthError::Local("there is no port to come back to".to_owned()));
         };
         if owned.is_shown {
-            self.person.show_waiting(self.name());
+            self.show_waiting();
         } else {
             self.person.show_page(self.name(), &pending.url);
         }
+        self.note_asked(format!("Open this page in a browser and sign in: {}", pending.url));
         let judge = |query: &str| pending.read_callback(query);
         let coming_back = callback.wait(judge);
         let pasting = async {

@@ -1,6 +1,7 @@
 //! Which era a server speaks: how it is asked, and how long the answer is remembered (NEG-9).
 //! `bridge/era.rs` says when a bridge asks, and what waits meanwhile.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -26,7 +27,8 @@ use tokio::sync::oneshot;
 use super::http::{HttpEndpoint, HttpRefusal, HttpSession};
 use super::{ServerTarget, Strategy, Target, Transport, Upstream};
 use crate::call::{Call, ReplySink};
-use crate::connection::{lock, next_number, now};
+use crate::connection::{ClientConnection, lock, next_number, now};
+use crate::drive::{Either, race};
 use crate::http::fetch::FetchBody;
 use crate::http::{content_type, is_event_stream};
 
@@ -176,11 +178,32 @@ impl Upstream {
                 Err(_) => Probed::failed(ProbeReply::Broken, Failure::CLOSED),
             }
         };
-        let probed = tokio::time::timeout(time, asking).await;
+        let probed = self.without_sign_in(time, asking).await;
         self.probes_era.store(false, Ordering::Relaxed);
         call.cancel(None).detach();
-        let late = |_| Probed::failed(ProbeReply::Silence, Failure::Timeout { waited: time });
+        let late = || Probed::failed(ProbeReply::Silence, Failure::Timeout { waited: time });
         probed.unwrap_or_else(late)
+    }
+
+    /// Waits for `work`, for so long. While a person is asked to sign in the time does not
+    /// run, and afterwards it begins anew: what was refused is asked again (OC-13).
+    async fn without_sign_in<T>(&self, time: Duration, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        let Some(mut asked) = self.server.person_asked() else {
+            return tokio::time::timeout(time, work).await.ok();
+        };
+        loop {
+            let asking = async { asked.wait_for(Option::is_some).await.is_ok() };
+            match race(&mut work, tokio::time::timeout(time, asking)).await {
+                Either::Left(done) => return Some(done),
+                Either::Right(Ok(true)) => {}
+                Either::Right(_) => return None,
+            }
+            let answered = async { asked.wait_for(Option::is_none).await.is_ok() };
+            if let Either::Left(done) = race(&mut work, answered).await {
+                return Some(done);
+            }
+        }
     }
 
     async fn probe_endpoint(&self, endpoint: &HttpEndpoint, question: &Message) -> Probed {
@@ -243,20 +266,40 @@ fn as_answer(text: Bytes) -> Option<Message> {
 
 /// Waits for one answer.
 #[derive(Debug)]
-pub(super) struct AnswerWaiter {
+pub(crate) struct AnswerWaiter {
     number: u64,
+    /// The client that it stands in for, if it does.
+    client: Option<Arc<ClientConnection>>,
     tell: Mutex<Option<oneshot::Sender<Outcome>>>,
 }
 
 impl AnswerWaiter {
     /// One, and where its answer arrives.
     pub(super) fn new() -> (Arc<Self>, oneshot::Receiver<Outcome>) {
+        Self::with(next_number(), None)
+    }
+
+    /// The same for a call that is made in the place of a client: it ends with the client.
+    pub(crate) fn standing_in_for(
+        client: &Arc<ClientConnection>,
+    ) -> (Arc<Self>, oneshot::Receiver<Outcome>) {
+        Self::with(client.number(), Some(Arc::clone(client)))
+    }
+
+    fn with(
+        number: u64,
+        client: Option<Arc<ClientConnection>>,
+    ) -> (Arc<Self>, oneshot::Receiver<Outcome>) {
         let (tell, told) = oneshot::channel();
-        (Arc::new(Self { number: next_number(), tell: Mutex::new(Some(tell)) }), told)
+        (Arc::new(Self { number, client, tell: Mutex::new(Some(tell)) }), told)
     }
 }
 
 impl ReplySink for AnswerWaiter {
+    fn client(&self) -> Option<&Arc<ClientConnection>> {
+        self.client.as_ref()
+    }
+
     fn number(&self) -> u64 {
         self.number
     }

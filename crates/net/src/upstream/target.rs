@@ -207,6 +207,17 @@ impl ServerTarget {
         self.details.credential.as_ref().map_or(&[], |credential| credential.passes())
     }
 
+    /// Tells whether a person is asked to sign in to it.
+    pub(crate) fn person_asked(&self) -> Option<PersonAsked> {
+        self.details.credential.as_ref()?.person_asked()
+    }
+
+    /// The same, if its clients are answered meanwhile.
+    pub(crate) fn deferred_sign_in(&self) -> Option<PersonAsked> {
+        let credential = self.details.credential.as_ref().filter(|credential| credential.defers());
+        credential?.person_asked()
+    }
+
     /// Headers of the client that it is reached for.
     pub(crate) fn passed(&self) -> Option<&HeaderMap> {
         self.passed.as_deref()
@@ -331,6 +342,14 @@ pub trait Credential: Send + Sync {
     ) -> Fetching<'c>;
     /// Adds what one request alone may carry.
     fn sign(&self, _user: CredentialUser<'_>, _request: &mut Request<Bytes>) {}
+    /// Tells whether a person is asked to sign in; none if nobody ever is.
+    fn person_asked(&self) -> Option<PersonAsked> {
+        None
+    }
+    /// Whether clients are answered while a person signs in, and not kept waiting.
+    fn defers(&self) -> bool {
+        false
+    }
 }
 
 /// The user that a connection is for, as far as a credential must know.
@@ -340,7 +359,9 @@ pub struct CredentialUser<'c> {
     pub headers: &'c HeaderMap,
     /// The name of the user; empty for connections that are for nobody in particular.
     pub principal: &'c str,
-}
+
+/// What a person is told who is asked to sign in; none while nobody is asked.
+pub type PersonAsked = watch::Receiver<Option<Arc<str>>>;
 
 /// Headers on their way.
 pub type Fetching<'c> =

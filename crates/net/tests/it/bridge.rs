@@ -7,6 +7,7 @@ mod races;
 mod request;
 mod served;
 mod shared;
+mod signing_in;
 
 use std::sync::Arc;
 
