@@ -22,6 +22,10 @@ use crate::connection::{lock, now};
 use crate::drive::{Either, OwnedTask, race};
 use crate::http::fetch::Fetch;
 
+pub use discovery::{Discovery, MetadataRead};
+
+mod discovery;
+
 /// Whose tokens they are, and for which server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Account {
