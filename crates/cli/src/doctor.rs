@@ -9,20 +9,27 @@
 //!
 //! The visit does not use our client, because the client tolerates mistakes that the
 //! doctor has to report. It calls no tool and changes nothing.
+//!
+//! A server that wants a token is shown the one of the user's account. If it refuses that,
+//! or there is none, the doctor reads what a sign-in would read, and nobody signs in.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use switchboard_gateway::status::era_name;
+use switchboard_net::auth::{Authorizer, OauthCredential};
 use switchboard_proto::method::meta;
 
-use crate::args::{DoctorArgs, Form};
+use crate::args::{DoctorArgs, Form, LoginChoice, NetworkArgs, OauthArgs};
 use crate::command::client::{find, interrupted, other, until, usage};
 use crate::exit::{CommandError, CommandResult, ExitStatus};
 use crate::output::{counted, plain, table};
+use crate::sign_in::{self, AskUser};
 use crate::signal::StopSignal;
+use crate::target::{self, NamedServer};
 use evidence::{Evidence, ListReading, RequestResult, VisitedTransport};
 use visit::visit;
 
@@ -43,18 +50,41 @@ pub(crate) async fn run(args: &DoctorArgs) -> CommandResult<ExitStatus> {
     }
     let said = args.reach.timeout.map(Duration::from_secs);
     let patience = said.or(found.options.start).unwrap_or(PATIENCE);
-    let visiting = Box::pin(visit(&found.server, args.reach.era.0, patience));
+    let account = account(&found, args).map_err(usage)?;
+    let visiting = Box::pin(visit(&found.server, account.as_ref(), args.reach.era.0, patience));
     let visited = until(&stop, visiting).await;
-    let report = judge(visited.ok_or_else(interrupted)?);
+    let mut evidence = visited.ok_or_else(interrupted)?;
+    // What may be secret in a URL is left out.
+    let called = args.operands.first().and_then(|name| name.split(['?', '#']).next());
+    called.unwrap_or_default().clone_into(&mut evidence.called);
+    let report = judge(evidence);
     let form = if args.json { Form::Json } else { Form::Text };
     form.show(&report.json(), |_| report.text());
     Ok(if report.is_healthy() { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
+/// The account of the user at a server.
+struct DoctorAccount {
+    authorizer: Authorizer,
+    /// Shows its token, if there is one.
+    credential: Arc<OauthCredential>,
+}
+
+fn account(found: &NamedServer, args: &DoctorArgs) -> CommandResult<Option<DoctorAccount>> {
+    let Some(headers) = sign_in::shown_beside(found) else { return Ok(None) };
+    let fetch = target::fetch(args.reach.remote.ca_file.as_deref(), &NetworkArgs::default())?;
+    let asking = AskUser { login: LoginChoice::Never, owns_stdin: false };
+    let authorizer = sign_in::authorizer(found, &OauthArgs::default(), asking, fetch)?;
+    let credential = Arc::new(OauthCredential::new(authorizer.clone(), headers));
+    Ok(Some(DoctorAccount { authorizer, credential }))
+}
+
 /// Says what is wrong with a server that was visited.
 fn judge(evidence: Evidence) -> Report {
     let mut findings = Findings::default();
-    for check in check::ALL {
+    // What a server does to strangers says nothing of what it does to its users.
+    let checks = if evidence.is_shut() { check::SHUT } else { check::ALL };
+    for check in checks {
         check(&evidence, &mut findings);
     }
     let has_error = findings.list.iter().any(|finding| finding.severity == Severity::Error);
@@ -163,6 +193,7 @@ impl Report {
             "capabilities": evidence.welcome.get("capabilities"),
             "counts": counts.collect::<serde_json::Map<_, _>>(),
             "steps": steps.collect::<Vec<_>>(),
+            "oauth": self.sign_in_steps(|asked, came, rule| json!({"asked": asked, "came": came, "rule": rule})),
             "findings": self.findings,
         })
     }
@@ -179,6 +210,12 @@ impl Report {
         let rows: Vec<_> = rows.map(|(name, took)| vec![name.clone(), shown(*took)]).collect();
         if !rows.is_empty() {
             text = format!("{text}\n{}\n", table("STEP  TIME", &rows, ""));
+        }
+        let rows = self.sign_in_steps(|asked, came, rule| {
+            vec![asked, plain(&came), rule.unwrap_or_default().to_owned()]
+        });
+        if !rows.is_empty() {
+            text = format!("{text}\n{}\n", table("TO SIGN IN  ANSWER  BREAKS", &rows, ""));
         }
         if !self.findings.is_empty() {
             text.push('\n');
@@ -200,6 +237,12 @@ impl Report {
             (false, _) => format!("not healthy: {counts}"),
         };
         text + "\n" + &verdict
+    }
+
+    /// What was asked to find out how to sign in, what came, and the rule that it breaks.
+    fn sign_in_steps<T>(&self, show: impl Fn(String, String, Option<&'static str>) -> T) -> Vec<T> {
+        let steps = self.evidence.sign_in.iter().flat_map(check::sign_in::steps);
+        steps.map(|step| show(step.asked, step.came, step.rule)).collect()
     }
 
     fn head(&self) -> String {

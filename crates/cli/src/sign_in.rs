@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde_json::{Map, Value};
 use switchboard_gateway::account::Accounts;
@@ -46,15 +47,18 @@ pub(crate) fn with_tokens(
     fetch: Fetch,
 ) -> CommandResult<ServerTarget> {
     let server = found.server.clone();
-    let Target::Url { headers, .. } = server.target() else { return Ok(server) };
-    let wanted = found.oauth.is_wanted;
-    // Who sends a token of their own wants no other.
-    if wanted == Some(false) || headers.contains_key(AUTHORIZATION) && wanted.is_none() {
-        return Ok(server);
-    }
-    let headers = headers.clone();
+    let Some(headers) = shown_beside(found) else { return Ok(server) };
     let authorizer = authorizer(found, args, asking, fetch)?;
     Ok(server.showing(Arc::new(OauthCredential::new(authorizer, headers))))
+}
+
+/// The headers that a server is shown beside a token; none if it is to be shown no token.
+pub(crate) fn shown_beside(found: &NamedServer) -> Option<HeaderMap> {
+    let Target::Url { headers, .. } = found.server.target() else { return None };
+    let wanted = found.oauth.is_wanted;
+    // Who sends a token of their own wants no other.
+    let has_own = headers.contains_key(AUTHORIZATION) && wanted.is_none();
+    (wanted != Some(false) && !has_own).then(|| headers.clone())
 }
 
 /// The accounts of the user who runs a gateway: for all its clients, and signed in to by

@@ -21,4 +21,4 @@ pub mod store;
 
 pub use credential::OauthCredential;
 pub use fetch::ReachPolicy;
-pub use sign_in::{Account, Authorizer, LoginMode, SignInOptions};
+pub use sign_in::{Account, Authorizer, Discovery, LoginMode, MetadataRead, SignInOptions};

@@ -16,6 +16,7 @@ use super::evidence::{Evidence, ListEnd, ListReading, RequestResult, VisitedTran
 use super::visit::NO_METHOD;
 use super::{Findings, in_words};
 
+pub(super) mod sign_in;
 mod transport;
 
 /// Looks at the evidence for one thing.
@@ -54,6 +55,10 @@ pub(super) const ALL: &[Check] = &[
     tools_are_described,
     is_quick,
 ];
+
+/// Those for a server that wants a token and was shown none that it takes.
+pub(super) const SHUT: &[Check] =
+    &[transport::connects, transport::is_elsewhere, sign_in::says_how_to_sign_in];
 
 fn answers_the_greeting(evidence: &Evidence, found: &mut Findings) {
     if evidence.was_greeted() {

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, header};
 use serde_json::Value;
+use switchboard_net::auth::Discovery;
 use switchboard_net::http::fetch::FetchError;
 use switchboard_net::roster::ListKind;
+use switchboard_proto::auth::Challenge;
 use switchboard_proto::revision::Era;
 
 /// Everything that a check may look at.
@@ -14,6 +16,8 @@ use switchboard_proto::revision::Era;
 pub(crate) struct Evidence {
     /// What to call the server: nothing secret.
     pub(crate) target: String,
+    /// What the user called it, for other commands.
+    pub(crate) called: String,
     /// The era to speak; none asks the server.
     pub(crate) wanted_era: Option<Era>,
     /// How long one answer may take.
@@ -40,6 +44,21 @@ pub(crate) struct Evidence {
     pub(crate) siblings: Vec<String>,
     /// Where the host sent us, and we went.
     pub(crate) moved: Option<String>,
+    /// How somebody would sign in, where that is wanted.
+    pub(crate) sign_in: Option<SignInEvidence>,
+    /// Whether a token was shown.
+    pub(crate) showed_token: bool,
+}
+
+/// What a server that wants a token says about how to get one.
+#[derive(Debug)]
+pub(crate) struct SignInEvidence {
+    /// The request that it refused.
+    pub(crate) refused: String,
+    pub(crate) challenge: Option<Challenge>,
+    /// What its challenges say, as they are.
+    pub(crate) challenges: Vec<String>,
+    pub(crate) discovery: Discovery,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -233,6 +252,20 @@ impl Evidence {
 
     pub(crate) fn trial(&self, trial: Trial) -> Option<&Result<Facts, String>> {
         self.trials.iter().find(|(tried, _)| *tried == trial).map(|(_, outcome)| outcome)
+    }
+
+    /// The request that was answered with 401, and the answer.
+    pub(crate) fn unauthorized(&self) -> Option<(&str, &Facts)> {
+        let asked = self.requests.iter().rev();
+        let mut asked = asked.filter_map(|it| Some((it.method.as_str(), it.outcome.facts()?)));
+        let stream = self.no_stream.iter().filter_map(|it| Some(("event stream", it.facts()?)));
+        let found = asked.find(|(_, facts)| facts.status == 401);
+        found.or_else(|| stream.into_iter().find(|(_, facts)| facts.status == 401))
+    }
+
+    /// Whether the server wants a token, and none that it takes was there.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.unauthorized().is_some()
     }
 
     /// Whether there was a conversation.

@@ -3,14 +3,16 @@
 //! Judges nothing and stops at nothing but silence: what is odd is written down.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderValue, Method, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use serde_json::{Value, json};
 use switchboard_net::http::fetch::{is_same_origin, resolve};
 use switchboard_net::roster::ListKind;
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{ServerTarget, Strategy, Target};
+use switchboard_net::upstream::{Credential as _, ServerTarget, Strategy, Target};
+use switchboard_proto::auth::Challenge;
 use switchboard_proto::client::probe::{self, Verdict};
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::header::SESSION_ID;
@@ -20,10 +22,10 @@ use switchboard_proto::revision::{Era, Revision};
 use tokio::net::{TcpStream, lookup_host};
 
 use super::evidence::{
-    Evidence, Heard, ListEnd, ListReading, RequestResult, Trial, VisitedTransport,
+    Evidence, Heard, ListEnd, ListReading, RequestResult, SignInEvidence, Trial, VisitedTransport,
 };
 use super::wire::{ChildPipe, DoctorConnection, Endpoint, STREAM, SseEndpoint, VisitedEndpoint};
-use super::with_cause;
+use super::{DoctorAccount, with_cause};
 use crate::target::environment;
 
 /// How long a server may think about its era: a legacy one may never answer (NEG-8).
@@ -32,6 +34,7 @@ const PROBE: Duration = Duration::from_secs(5);
 /// Visits a server.
 pub(crate) async fn visit(
     server: &ServerTarget,
+    account: Option<&DoctorAccount>,
     wanted_era: Option<Era>,
     patience: Duration,
 ) -> Evidence {
@@ -41,11 +44,38 @@ pub(crate) async fn visit(
     match (server.target().clone(), server.fetch().cloned()) {
         (Target::Command(command), _) => visit_command(&command, &mut evidence).await,
         (Target::Url { url, strategy, headers }, Some(fetch)) => {
-            visit_url(Endpoint { url, headers, fetch }, strategy, &mut evidence).await;
+            let credential = account.map(|account| Arc::clone(&account.credential));
+            let headers = match &credential {
+                None => headers,
+                Some(credential) => {
+                    let shown = credential.headers(&HeaderMap::new(), None).await;
+                    shown.ok().flatten().map_or(headers, |shown| shown.headers)
+                }
+            };
+            evidence.showed_token = headers.contains_key(header::AUTHORIZATION);
+            let endpoint = Endpoint { url, headers, fetch, credential };
+            visit_url(endpoint, strategy, &mut evidence).await;
+            if let Some(account) = account {
+                evidence.sign_in = ask_how_to_sign_in(&evidence, account).await;
+            }
         }
         (Target::Url { .. }, None) => {}
     }
     evidence
+}
+
+/// What a sign-in would read, if the server wants one.
+async fn ask_how_to_sign_in(
+    evidence: &Evidence,
+    account: &DoctorAccount,
+) -> Option<SignInEvidence> {
+    let (refused, facts) = evidence.unauthorized()?;
+    let challenges = facts.headers.get_all(header::WWW_AUTHENTICATE).iter();
+    let challenges = challenges.filter_map(|it| it.to_str().ok()).map(str::to_owned);
+    let (refused, challenges) = (refused.to_owned(), challenges.collect::<Vec<_>>());
+    let challenge = Challenge::find(challenges.iter().map(String::as_str));
+    let discovery = account.authorizer.explore(challenge.clone()).await;
+    Some(SignInEvidence { refused, challenge, challenges, discovery })
 }
 
 /// A conversation, and where it is written down.
@@ -83,7 +113,9 @@ impl<'e> ServerVisit<'e> {
         let heard = &mut self.evidence.heard;
         let asked = self.connection.ask(id, method, params, patience, heard).await;
         let outcome = asked.outcome.clone();
-        self.is_over = matches!(outcome, RequestResult::Silence | RequestResult::Gone { .. });
+        let is_shut = outcome.facts().is_some_and(|facts| facts.status == 401);
+        self.is_over =
+            is_shut || matches!(outcome, RequestResult::Silence | RequestResult::Gone { .. });
         self.evidence.requests.push(asked);
         outcome
     }

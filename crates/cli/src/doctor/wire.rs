@@ -2,6 +2,7 @@
 //! Streamable HTTP endpoint, or to the two endpoints of HTTP+SSE.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,8 +10,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use serde_json::{Value, json};
+use switchboard_net::auth::OauthCredential;
 use switchboard_net::http::fetch::{Fetch, FetchError, is_same_origin, resolve};
 use switchboard_net::stdio::child::{Child, Command, Grace, SpawnError};
+use switchboard_net::upstream::Credential as _;
 use switchboard_proto::framing::LineDecoder;
 use switchboard_proto::header::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 use switchboard_proto::refusal::Refusal;
@@ -199,6 +202,8 @@ pub(super) struct Endpoint {
     pub(super) url: Uri,
     pub(super) headers: HeaderMap,
     pub(super) fetch: Fetch,
+    /// Shows a token, if there is an account.
+    pub(super) credential: Option<Arc<OauthCredential>>,
 }
 
 impl Endpoint {
@@ -213,6 +218,9 @@ impl Endpoint {
         *request.method_mut() = method;
         *request.uri_mut() = self.url.clone();
         *request.headers_mut() = headers;
+        if let Some(credential) = &self.credential {
+            credential.sign(&mut request);
+        }
         let response = self.fetch.send_once(request).await?;
         let (head, body) = response.into_parts();
         let (status, headers) = (head.status.as_u16(), head.headers);
@@ -306,6 +314,8 @@ impl VisitedEndpoint {
         let is_stream = response.facts.is_stream();
         let text =
             if is_stream { response.next_message().await } else { response.read_whole().await };
+        // Whoever guards a server answers in words of their own.
+        let text = text.filter(|_| response.facts.status != 401);
         text.ok_or_else(|| RequestResult::Http(response.facts.clone()))
     }
 

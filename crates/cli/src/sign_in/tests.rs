@@ -106,7 +106,7 @@ fn an_account_is_named_by_the_url_without_a_slash_that_nobody_wrote() {
         let server = ServerTarget::url(
             url,
             switchboard_net::upstream::Strategy::default(),
-            http::HeaderMap::new(),
+            HeaderMap::new(),
             fetch,
         );
         let (options, oauth) = (ServerOptions::default(), OauthPlan::default());

@@ -11,39 +11,46 @@ use crate::process::run;
 
 /// One request, as far as a fault may look at it.
 #[derive(Clone)]
-struct Asked {
-    verb: String,
-    path: String,
+pub(crate) struct Asked {
+    pub(crate) verb: String,
+    pub(crate) path: String,
+    /// The address of the server.
+    pub(crate) origin: String,
     session: Option<String>,
     method: String,
     message: Value,
 }
 
 /// Status, headers and body.
-struct Response(u16, &'static str, String);
+pub(crate) struct Response(pub(crate) u16, pub(crate) String, pub(crate) String);
 
 /// A server at `/mcp` that is healthy, but for what `fault` says first.
-struct Site {
-    url: String,
+pub(crate) struct Site {
+    pub(crate) url: String,
 }
 
-type Fault = fn(&Asked) -> Option<Response>;
+pub(crate) type Fault = fn(&Asked) -> Option<Response>;
 
 impl Site {
     fn start(fault: Fault) -> Self {
+        Self::start_with(move |asked| fault(asked).unwrap_or_else(|| healthy(asked)))
+    }
+
+    /// A server that answers like this.
+    pub(crate) fn start_with(answer: impl Fn(&Asked) -> Response + Copy + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         // Ends with the process; nobody waits for it.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                thread::spawn(move || serve(stream, fault));
+                thread::spawn(move || serve(stream, answer));
             }
         });
         Self { url }
     }
 }
 
-fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
+fn serve(mut stream: TcpStream, answer: impl Fn(&Asked) -> Response) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -64,11 +71,12 @@ fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
     let asked = Asked {
         verb: words.next()?,
         path: words.next()?,
+        origin: format!("http://{}", header("host")?),
         session: header("mcp-session-id"),
         method: message["method"].as_str().unwrap_or_default().to_owned(),
         message,
     };
-    let Response(status, headers, body) = fault(&asked).unwrap_or_else(|| healthy(&asked));
+    let Response(status, headers, body) = answer(&asked);
     let length = body.len();
     let head = format!("HTTP/1.1 {status} S\r\ncontent-length: {length}\r\nconnection: close\r\n");
     stream.write_all(format!("{head}{headers}\r\n{body}").as_bytes()).ok()
@@ -77,8 +85,12 @@ fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
 const JSON: &str = "content-type: application/json\r\n";
 const SESSION: &str = "content-type: application/json\r\nmcp-session-id: s1\r\n";
 
-fn status(status: u16) -> Response {
-    Response(status, "", String::new())
+pub(crate) fn respond(status: u16, headers: &str, body: impl Into<String>) -> Response {
+    Response(status, headers.to_owned(), body.into())
+}
+
+pub(crate) fn status(status: u16) -> Response {
+    respond(status, "", "")
 }
 
 /// A good legacy server with one tool.
@@ -104,7 +116,7 @@ fn answer(asked: &Asked) -> Response {
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "ill", "version": "1"},
             });
-            return Response(200, SESSION, answer.to_string());
+            return respond(200, SESSION, answer.to_string());
         }
         "ping" => answer["result"] = json!({}),
         "tools/list" => {
@@ -113,7 +125,7 @@ fn answer(asked: &Asked) -> Response {
         }
         _ => answer["error"] = json!({"code": -32601, "message": "Method not found"}),
     }
-    Response(200, JSON, answer.to_string())
+    respond(200, JSON, answer.to_string())
 }
 
 /// What is found in a server with that fault, and nothing else.
@@ -138,21 +150,16 @@ fn a_healthy_server_has_nothing_wrong_with_it() {
     ill(|_| None, &[]);
 }
 
-/// wire: AUTH-1, HTTP-1, HTTP-2
+/// wire: HTTP-1, HTTP-2
 #[test]
 fn a_refused_greeting_is_told_by_its_status() {
-    let told = ill(
-        |asked| posts(asked, Response(401, "www-authenticate: Bearer x=\"y\"\r\n", String::new())),
-        &["error http.401"],
-    );
-    assert!(told.contains("Authorization: Bearer"), "{told}");
-    let told = ill(|asked| posts(asked, Response(403, "", "bad host".into())), &["error http.403"]);
+    let told = ill(|asked| posts(asked, respond(403, "", "bad host")), &["error http.403"]);
     assert!(told.contains("bad host"), "{told}");
     ill(|asked| posts(asked, status(404)), &["error http.404"]);
     ill(|asked| posts(asked, status(405)), &["error http.405"]);
     ill(|asked| posts(asked, status(406)), &["error http.406"]);
     ill(|asked| posts(asked, status(415)), &["error http.415"]);
-    let told = ill(|asked| posts(asked, Response(500, "", "boom".into())), &["error http.500"]);
+    let told = ill(|asked| posts(asked, respond(500, "", "boom")), &["error http.500"]);
     assert!(told.contains("boom"), "{told}");
 }
 
@@ -162,12 +169,12 @@ fn a_refusal_in_words_is_told_once() {
     fn refused(asked: &Asked, status: u16) -> Option<Response> {
         let error = json!({"code": -32000, "message": "not today"});
         let body = json!({"jsonrpc": "2.0", "id": asked.message["id"], "error": error});
-        posts(asked, Response(status, JSON, body.to_string()))
+        posts(asked, respond(status, JSON, body.to_string()))
     }
     let told = ill(|asked| refused(asked, 400), &["error greeting.refused"]);
     assert!(told.contains("not today"), "{told}");
     ill(|asked| refused(asked, 200), &["error greeting.refused"]);
-    let told = ill(|asked| refused(asked, 401), &["error http.401"]);
+    let told = ill(|asked| refused(asked, 401), &["error oauth.no-challenge"]);
     assert!(told.contains("not today"), "{told}");
     ill(|asked| refused(asked, 503), &["error http.500"]);
 }
@@ -185,16 +192,15 @@ fn a_stream_that_was_wanted_and_is_not_there_is_told() {
 /// wire: HTTP-5, MH-18
 #[test]
 fn what_is_no_server_is_told_from_one() {
-    let is_page: Fault = |asked| {
-        posts(asked, Response(200, "content-type: text/html\r\n", "<!doctype html>".into()))
-    };
+    let is_page: Fault =
+        |asked| posts(asked, respond(200, "content-type: text/html\r\n", "<!doctype html>"));
     ill(is_page, &["error http.html"]);
-    ill(|asked| posts(asked, Response(200, "", "ok".into())), &["error http.no-answer"]);
+    ill(|asked| posts(asked, respond(200, "", "ok")), &["error http.no-answer"]);
     let told = ill(
         |asked| {
             posts(
                 asked,
-                Response(302, "location: https://login.example.com/?t=1\r\n", String::new()),
+                respond(302, "location: https://login.example.com/?t=1\r\n", String::new()),
             )
         },
         &["error http.redirect"],
@@ -213,7 +219,7 @@ fn the_right_path_is_found_beside_the_wrong_one() {
     assert!(told.contains("/api/mcp"), "{told}");
     let moved: Fault = |asked| match asked.path.as_str() {
         "/mcp/" => Some(healthy(&Asked { path: "/mcp".to_owned(), ..asked.clone() })),
-        _ => Some(Response(307, "location: /mcp/\r\n", String::new())),
+        _ => Some(respond(307, "location: /mcp/\r\n", String::new())),
     };
     ill(moved, &["warning http.moved"]);
 }
@@ -222,7 +228,7 @@ fn the_right_path_is_found_beside_the_wrong_one() {
 #[test]
 fn bad_manners_over_http_are_found() {
     ill(
-        |asked| (asked.method == "tools/list").then(|| Response(200, "", answer(asked).2)),
+        |asked| (asked.method == "tools/list").then(|| respond(200, "", answer(asked).2)),
         &["error http.content-type"],
     );
     let noted: Fault = |asked| (asked.method == "notifications/initialized").then(|| status(200));
@@ -244,13 +250,13 @@ fn sessions_that_cannot_be_kept_are_found() {
     ill(|asked| (asked.verb == "DELETE").then(|| status(405)), &["note http.delete"]);
     ill(|asked| (asked.verb == "DELETE").then(|| status(500)), &["warning http.delete"]);
     let keeps: Fault =
-        |asked| (asked.method == "initialize").then(|| Response(200, JSON, answer(asked).2));
+        |asked| (asked.method == "initialize").then(|| respond(200, JSON, answer(asked).2));
     let site = Site::start(keeps);
     let kept = run(&["doctor", "--json", "--timeout", "2", &site.url], &[]);
     assert!(findings(&report(&kept)).contains(&"error http.session-missing".to_owned()));
     let odd: Fault = |asked| {
         let headers = "content-type: application/json\r\nmcp-session-id: s 1\r\n";
-        (asked.method == "initialize").then(|| Response(200, headers, answer(asked).2))
+        (asked.method == "initialize").then(|| respond(200, headers, answer(asked).2))
     };
     let site = Site::start(odd);
     let run = run(&["doctor", "--json", "--timeout", "2", &site.url], &[]);

@@ -19,6 +19,8 @@ mod doctor;
 #[cfg(test)]
 mod doctor_http;
 #[cfg(test)]
+mod doctor_oauth;
+#[cfg(test)]
 mod import;
 #[cfg(test)]
 mod inherit;

@@ -23,6 +23,10 @@ use crate::drive::{Either, OwnedTask, race};
 use crate::http::fetch::Fetch;
 use crate::upstream::PersonAsked;
 
+pub use discovery::{Discovery, MetadataRead};
+
+mod discovery;
+
 /// Whose tokens they are, and for which server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Account {

@@ -20,7 +20,8 @@ fn a_step_that_takes_long_is_told() {
 #[test]
 fn every_rule_that_is_cited_exists() {
     let rules = include_str!("../../../../../docs/wire-rules.txt");
-    let sources = [include_str!("../check.rs"), include_str!("transport.rs")];
+    let sources =
+        [include_str!("../check.rs"), include_str!("sign_in.rs"), include_str!("transport.rs")];
     let is_rule = |text: &&str| {
         let parts = text.split_once('-');
         parts.is_some_and(|(letters, digits)| {

@@ -1,7 +1,7 @@
 //! Checks of the way to a server: whether it starts, connects, and keeps the rules of
 //! stdio or HTTP.
 
-use http::header::{LOCATION, WWW_AUTHENTICATE};
+use http::header::LOCATION;
 use switchboard_net::http::fetch::FetchError;
 use switchboard_proto::header::SESSION_ID;
 use switchboard_proto::method;
@@ -22,7 +22,7 @@ fn is_told(evidence: &Evidence) -> bool {
 }
 
 /// What the body says, if it is short and no page.
-fn said(facts: &Facts) -> String {
+pub(super) fn said(facts: &Facts) -> String {
     let text = facts.body.trim();
     if text.is_empty() || facts.is_html() {
         return String::new();
@@ -48,15 +48,6 @@ pub(super) fn takes_the_greeting(evidence: &Evidence, found: &mut Findings) {
             let what = "there is a web page at this URL, and no MCP server".to_owned();
             let remedy = "the path is missing or wrong: often it ends in /mcp or /sse";
             ("http.html", "HTTP-5", what, remedy)
-        }
-        401 => {
-            let how = match facts.header(WWW_AUTHENTICATE) {
-                Some(_) => "it says how to get one in WWW-Authenticate",
-                None => "it does not say how to get one (no WWW-Authenticate)",
-            };
-            let what = format!("the server wants a token{said}; {how}");
-            let remedy = "send one: --header 'Authorization: Bearer ${TOKEN}'";
-            ("http.401", "AUTH-1", what, remedy)
         }
         403 | 407 => {
             let what = format!("the server does not let us in (HTTP {status}){said}");
