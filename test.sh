@@ -133,8 +133,9 @@ npm_packages() {
     git hash-object "$lock" >"$stamp"
 }
 
+# python_packages LIST VENV: has what LIST pins, in a folder of its own.
 python_packages() {
-    local list=peers/requirements.txt venv=.cache/venv
+    local list=$1 venv=$2
     [ -f "$list" ] || fail "$list is missing; this is not a whole clone."
     if is_current "$venv/.stamp" "$list" && "$venv/bin/python" -c '' 2>/dev/null; then
         say "as pinned already"
@@ -370,12 +371,18 @@ peers_setup() {
     step "tools for the outside suites" check_peer_tools
     step "system packages" system_packages
     step "npm packages" npm_packages peers
-    step "Python packages" python_packages
+    step "Python packages" python_packages peers/requirements.txt .cache/venv
+}
+
+# What peers/oauth needs beside the packages of the other peers.
+oauth_packages() {
+    step "npm packages of the authorization server" npm_packages peers/oauth
+    step "Python packages of the clients that sign in" python_packages peers/oauth/requirements.txt .cache/oauth-venv
 }
 
 oauth_setup() {
     peers_setup
-    step "npm packages of the authorization server" npm_packages peers/oauth
+    oauth_packages
     step "npm packages of the conformance suites" npm_packages conformance
 }
 
@@ -393,7 +400,7 @@ quick() {
 everything() {
     peers_setup
     step "npm packages of the conformance suites" npm_packages conformance
-    step "npm packages of the authorization server" npm_packages peers/oauth
+    oauth_packages
     step "formatting" check_fmt
     step "clippy" check_clippy
     step "build" check_build

@@ -5,10 +5,10 @@
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { createHash } from 'node:crypto';
-import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
 import { exportJWK, exportPKCS8, generateKeyPair } from 'jose';
-import { announced, start } from '../lib/processes.mjs';
 import { GATE_CLIENT } from './lib/bed.mjs';
+import { serve } from './lib/gateway.mjs';
+import { sdkClient } from './lib/sdk-client.mjs';
 import { REDIRECTS, Switchboard, until } from './lib/switchboard.mjs';
 import * as chromium from './chromium.mjs';
 import { visit } from './person.mjs';
@@ -188,31 +188,6 @@ scenario('EMA: one sign-in at the identity provider, no browser at the authoriza
   assert.deepEqual(here.grants, { 'jwt-bearer': 1 });
 });
 
-/** A client of the SDK that signs in at `url` by itself; `token()` is what it got. */
-async function sdkClient(url) {
-  const kept = {};
-  const callback = 'http://127.0.0.1:9/callback';
-  const authProvider = {
-    redirectUrl: callback,
-    clientMetadata: { client_name: 'SDK', redirect_uris: [callback], application_type: 'native', token_endpoint_auth_method: 'none' },
-    clientInformation: () => kept.client,
-    saveClientInformation: (client) => (kept.client = client),
-    tokens: () => kept.tokens,
-    saveTokens: (tokens) => (kept.tokens = tokens),
-    // Nothing listens at the callback: the person stops there and hands the URL over.
-    redirectToAuthorization: async (page) => (kept.params = (await visit(page, { stopAt: callback })).url.searchParams),
-    saveCodeVerifier: (verifier) => (kept.verifier = verifier),
-    codeVerifier: () => kept.verifier,
-  };
-  const transport = () => new StreamableHTTPClientTransport(new URL(url), { authProvider });
-  const first = transport();
-  await assert.rejects(new Client({ name: 'sdk', version: '1' }).connect(first), UnauthorizedError);
-  await first.finishAuth(kept.params);
-  const client = new Client({ name: 'sdk', version: '1' });
-  await client.connect(transport());
-  return { client, token: () => kept.tokens.access_token };
-}
-
 // wire: OX-6, OR-17
 scenario('exchange: the gateway gets a token of its own for the upstream, for the same user', 60_000, async (bed, open, { binary }) => {
   const provider = await bed.provider({ ...LONG, exchange: true, clients: [machine('gw', 'client_secret_basic', [EXCHANGE], { client_secret: 's' })] });
@@ -221,11 +196,7 @@ scenario('exchange: the gateway gets a token of its own for the upstream, for th
     mcpServers: { up: { url: upstream.url, oauth: { grant: 'token-exchange', issuer: provider.issuer, clientId: 'gw', clientSecret: 's' } } },
     switchboard: { oauth: { issuers: { corp: { issuer: provider.issuer, grant: { servers: ['*'] } } } } },
   };
-  const file = bed.file('gateway.json', JSON.stringify(config));
-  const switchboard = open();
-  const begin = (onOut) => start('gateway', [binary, 'serve', '--config', file, '--port', '0'], { env: switchboard.env, onOut });
-  const [gateway, url] = await announced(begin, (line) => /http:\/\/127\.0\.0\.1:\d+\/mcp/.exec(line)?.[0], 20_000);
-  bed.keep(gateway);
+  const { url } = await serve(bed, open(), binary, config);
   await provider.allow(url);
   const { client, token } = await sdkClient(url);
   const result = await client.callTool({ name: 'up__whoami', arguments: {} });

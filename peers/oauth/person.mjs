@@ -3,12 +3,15 @@
 // consents. `node peers/oauth/person.mjs [--deny] [--user NAME] URL`; fit to be `$BROWSER`.
 // The last line on stdout is `STATUS URL` of the page where the person ends up, without its query.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { isLoopback } from './lib/loopback-only.mjs';
 
 const MOST_STEPS = 30;
 const STEP_MS = 20_000;
+const AGAIN_MS = 100;
+const LISTEN_MS = 5_000;
 
 /** Cookies of each origin, with their paths. */
 class Cookies {
@@ -63,9 +66,16 @@ export function formOf(html, url, { user, deny }) {
 async function step({ url, method, body }, cookies) {
   if (!isLoopback(url)) throw new Error(`${url.origin} is not on loopback`);
   const headers = { accept: 'text/html', cookie: cookies.for(url) };
-  const response = await fetch(url, { method, body, headers, redirect: 'manual', signal: AbortSignal.timeout(STEP_MS) });
-  cookies.keep(url, response);
-  return response;
+  for (const since = Date.now(); ; await pause(AGAIN_MS)) {
+    try {
+      const response = await fetch(url, { method, body, headers, redirect: 'manual', signal: AbortSignal.timeout(STEP_MS) });
+      cookies.keep(url, response);
+      return response;
+    } catch (error) {
+      // Some clients listen at their callback only after they have opened the page; people are slower than that.
+      if (error.cause?.code !== 'ECONNREFUSED' || Date.now() - since > LISTEN_MS) throw error;
+    }
+  }
 }
 
 /** Goes where `address` leads, but not to `stopAt`; gives the last page's status, URL and text. */

@@ -4,10 +4,16 @@ import fs from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { endAll, pause } from '../lib/processes.mjs';
-import { flows } from './flows.mjs';
+import { flows as ours } from './flows.mjs';
+import { flows as clients } from './foreign-clients.mjs';
+import { flows as servers } from './foreign-servers.mjs';
 import { Bed } from './lib/bed.mjs';
+import { AUTHORITIES } from './lib/gateway.mjs';
 import { NOT_BUILT } from './lib/not-built.mjs';
+import { PYTHON } from './lib/python.mjs';
 import { Switchboard } from './lib/switchboard.mjs';
+
+const flows = [...ours, ...clients, ...servers];
 
 const WHOLE_RUN_MS = 30 * 60_000;
 const ROUNDS = { quick: 5, full: 100 };
@@ -25,6 +31,7 @@ function options() {
     options: {
       switchboard: { type: 'string', default: at('../../target/debug/switchboard') },
       only: { type: 'string', default: '' },
+      authority: { type: 'string', default: 'provider' },
       full: flag,
       list: flag,
       partial: flag,
@@ -33,19 +40,21 @@ function options() {
   });
   if (!values.list && !fs.existsSync(values.switchboard)) stop(`no switchboard at ${values.switchboard}: run cargo build first`);
   if (!fs.existsSync(at('node_modules'))) stop('peers/oauth/node_modules is missing: run npm ci in peers/oauth');
+  if (!fs.existsSync(PYTHON)) stop(`no Python at ${PYTHON}: run ./test.sh setup`);
+  if (!AUTHORITIES[values.authority]) stop(`--authority is one of ${Object.keys(AUTHORITIES).join(', ')}`);
   const lost = Object.keys(NOT_BUILT).find((name) => !flows.some((flow) => flow.name === name));
   if (lost) stop(`lib/not-built.mjs names a flow that there is not: ${lost}`);
   return values;
 }
 
 /** Runs one flow in a bed of its own; gives what went wrong. */
-async function runOne({ name, ms, work }, { switchboard: binary, full }) {
+async function runOne({ name, ms, work }, { switchboard: binary, full, authority }) {
   const bed = new Bed();
   const open = (browser) => new Switchboard(bed, binary, browser);
   const late = pause(ms, new Error(`did not end within ${ms / 1000} s`), { ref: false });
   try {
     const rounds = ROUNDS[full ? 'full' : 'quick'];
-    const outcome = await Promise.race([work(bed, open, { binary, rounds }).then(() => undefined), late]);
+    const outcome = await Promise.race([work(bed, open, { binary, rounds, authority }).then(() => undefined), late]);
     return outcome?.message;
   } catch (error) {
     return error.message;

@@ -21,13 +21,14 @@ export class Switchboard {
   #binary;
   #tabs;
 
-  /** `browser`: `person` signs in, `deny` refuses, `recorder` only notes the URL, for the test to open. */
+  /** `browser`: `person` signs in, `later` too but is not waited for, `deny` refuses, `recorder` only notes the URL, for the test to open. */
   constructor(bed, binary, browser = 'person') {
     this.#bed = bed;
     this.#binary = binary;
     this.#tabs = bed.file('tabs', '');
-    const then = { person: `exec '${process.execPath}' '${PERSON}' "$1"`, deny: `exec '${process.execPath}' '${PERSON}' --deny "$1"`, recorder: 'exit 0' };
-    const script = `#!/bin/sh\nprintf '%s %s\\n' "$PPID" "$1" >>'${this.#tabs}'\n${then[browser]} >/dev/null\n`;
+    const visit = `'${process.execPath}' '${PERSON}'`;
+    const then = { person: `exec ${visit} "$1" >/dev/null`, later: `${visit} "$1" >/dev/null 2>&1 &`, deny: `exec ${visit} --deny "$1" >/dev/null`, recorder: 'exit 0' };
+    const script = `#!/bin/sh\nprintf '%s %s\\n' "$PPID" "$1" >>'${this.#tabs}'\n${then[browser]}\n`;
     this.env = {
       BROWSER: bed.file('browser', script, 0o700),
       SWITCHBOARD_STATE_DIR: bed.file('state'),

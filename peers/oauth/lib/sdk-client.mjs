@@ -1,0 +1,47 @@
+// A client of a TypeScript SDK that signs in by itself, with the person of the bed.
+
+import assert from 'node:assert/strict';
+import * as v2 from '@modelcontextprotocol/client';
+import { Client as ClientV1 } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport as TransportV1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { UnauthorizedError as UnauthorizedV1 } from '@modelcontextprotocol/sdk/client/auth.js';
+import { visit } from '../person.mjs';
+
+// Nothing listens at the callback: the person stops there and hands the URL over.
+const CALLBACK = 'http://127.0.0.1:9/callback';
+
+/** The majors of the SDK; `code` is what `finishAuth` wants of the URL that the person came back to. */
+const SDKS = {
+  1: { Client: ClientV1, Transport: TransportV1, Unauthorized: UnauthorizedV1, code: (params) => params.get('code') },
+  2: { Client: v2.Client, Transport: v2.StreamableHTTPClientTransport, Unauthorized: v2.UnauthorizedError, code: (params) => params },
+};
+
+function authProvider(kept) {
+  return {
+    redirectUrl: CALLBACK,
+    clientMetadata: { client_name: 'SDK', redirect_uris: [CALLBACK], application_type: 'native', token_endpoint_auth_method: 'none' },
+    clientInformation: () => kept.client,
+    saveClientInformation: (client) => (kept.client = client),
+    tokens: () => kept.tokens,
+    saveTokens: (tokens) => (kept.tokens = tokens),
+    redirectToAuthorization: async (page) => (kept.params = (await visit(page, { stopAt: CALLBACK })).url.searchParams),
+    saveCodeVerifier: (verifier) => (kept.verifier = verifier),
+    codeVerifier: () => kept.verifier,
+    saveDiscoveryState: (state) => (kept.discovery = state),
+    discoveryState: () => kept.discovery,
+  };
+}
+
+/** Signs in at `url` and connects; `token()` is the access token that the client got. */
+export async function sdkClient(url, major = 2) {
+  const { Client, Transport, Unauthorized, code } = SDKS[major];
+  const kept = {};
+  const transport = () => new Transport(new URL(url), { authProvider: authProvider(kept) });
+  const open = () => new Client({ name: 'sdk', version: '1' });
+  const first = transport();
+  await assert.rejects(open().connect(first), Unauthorized);
+  await first.finishAuth(code(kept.params));
+  const client = open();
+  await client.connect(transport());
+  return { client, token: () => kept.tokens.access_token };
+}
