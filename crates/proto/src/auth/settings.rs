@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::Secret;
 
 /// What the user says; nothing of it has to be said.
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of its own in files")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OauthSettings {
     /// How a token is got.
@@ -39,6 +40,8 @@ pub struct OauthSettings {
     pub use_id_token: bool,
     /// Tokens are bound to a key of ours.
     pub dpop: bool,
+    /// The person is only asked who they are: no refresh token is asked for.
+    pub is_brief: bool,
 }
 
 /// Endpoints of an authorization server that the user names.
