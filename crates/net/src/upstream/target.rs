@@ -359,6 +359,7 @@ pub struct CredentialUser<'c> {
     pub headers: &'c HeaderMap,
     /// The name of the user; empty for connections that are for nobody in particular.
     pub principal: &'c str,
+}
 
 /// What a person is told who is asked to sign in; none while nobody is asked.
 pub type PersonAsked = watch::Receiver<Option<Arc<str>>>;
