@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use switchboard_net::http::fetch::{is_same_origin, resolve};
 use switchboard_net::roster::ListKind;
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{Credential as _, ServerTarget, Strategy, Target};
+use switchboard_net::upstream::{Credential as _, CredentialUser, ServerTarget, Strategy, Target};
 use switchboard_proto::auth::Challenge;
 use switchboard_proto::client::probe::{self, Verdict};
 use switchboard_proto::exchange::Carrier;
@@ -48,7 +48,9 @@ pub(crate) async fn visit(
             let headers = match &credential {
                 None => headers,
                 Some(credential) => {
-                    let shown = credential.headers(&HeaderMap::new(), None).await;
+                    let none = HeaderMap::new();
+                    let nobody = CredentialUser { headers: &none, principal: "" };
+                    let shown = credential.headers(nobody, None).await;
                     shown.ok().flatten().map_or(headers, |shown| shown.headers)
                 }
             };

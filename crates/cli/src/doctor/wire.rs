@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use switchboard_net::auth::OauthCredential;
 use switchboard_net::http::fetch::{Fetch, FetchError, is_same_origin, resolve};
 use switchboard_net::stdio::child::{Child, Command, Grace, SpawnError};
-use switchboard_net::upstream::Credential as _;
+use switchboard_net::upstream::{Credential as _, CredentialUser};
 use switchboard_proto::framing::LineDecoder;
 use switchboard_proto::header::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 use switchboard_proto::refusal::Refusal;
@@ -219,7 +219,8 @@ impl Endpoint {
         *request.uri_mut() = self.url.clone();
         *request.headers_mut() = headers;
         if let Some(credential) = &self.credential {
-            credential.sign(&mut request);
+            let none = HeaderMap::new();
+            credential.sign(CredentialUser { headers: &none, principal: "" }, &mut request);
         }
         let response = self.fetch.send_once(request).await?;
         let (head, body) = response.into_parts();
