@@ -9,7 +9,7 @@ use switchboard_proto::revision::Era;
 
 use super::*;
 use crate::access::Who;
-use crate::bridge::Children;
+use crate::bridge::{Children, PassedOn};
 use crate::call::ReplySink;
 use crate::connection::ClientConnection;
 use crate::stdio::child::Command;

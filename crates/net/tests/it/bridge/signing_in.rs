@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::client::{Client, ClientOptions};
 use switchboard_net::upstream::{
-    Credential, CredentialRefusal, Fetching, NoCredential, PersonAsked, ServerTarget, Strategy,
+    Credential, CredentialRefusal, CredentialUser, Fetching, NoCredential, PersonAsked,
+    ServerTarget, Strategy,
 };
 use switchboard_proto::auth::AuthError;
 use switchboard_proto::limits::Limits;
@@ -47,7 +48,7 @@ impl Credential for Slow {
 
     fn headers<'c>(
         &'c self,
-        _client: &'c HeaderMap,
+        _user: CredentialUser<'c>,
         refusal: Option<&'c CredentialRefusal>,
     ) -> Fetching<'c> {
         Box::pin(async move {
