@@ -267,7 +267,7 @@ scenario('facade: a client registers with the gateway, a person consents and sig
   const { client, again, kept, token } = await sdkClient(url);
   const { tools } = await client.listTools();
   assert.ok(tools.some(({ name }) => name === 'demo__echo'), tools.map(({ name }) => name).join(' '));
-  const said = await client.callTool({ name: 'demo__echo', arguments: { text: 'through the facade' } });
+  const said = await client.callTool({ name: 'demo__echo', arguments: { message: 'through the facade' } });
   assert.match(said.content[0].text, /through the facade/);
   await client.close();
   assert.deepEqual((await provider.counts()).sign_ins, 1);
@@ -278,7 +278,7 @@ scenario('facade: a client registers with the gateway, a person consents and sig
   assert.equal(token(), before.token);
   kept.tokens = { ...kept.tokens, access_token: `${before.token.slice(0, -6)}AAAAAA` };
   const renewed = await again();
-  await renewed.callTool({ name: 'demo__echo', arguments: { text: 'renewed' } });
+  await renewed.callTool({ name: 'demo__echo', arguments: { message: 'renewed' } });
   await renewed.close();
   assert.notEqual(kept.tokens.refresh_token, before.refresh);
   const { registrations, sign_ins: signIns } = await provider.counts();
@@ -302,7 +302,7 @@ scenario('facade in Chromium: our page asks without script, and a person who ref
       return (await chromium.visit(asked, { script: false, screenshots: process.env.SCREENSHOTS })).url;
     };
     const { client } = await sdkClient(url, browse, callback);
-    const said = await client.callTool({ name: 'demo__echo', arguments: { text: 'by a browser' } });
+    const said = await client.callTool({ name: 'demo__echo', arguments: { message: 'by a browser' } });
     assert.match(said.content[0].text, /by a browser/);
     await client.close();
     assert.equal((await provider.counts()).sign_ins, 1);
