@@ -37,6 +37,16 @@ async function answer(page, { user, deny }) {
   return true;
 }
 
+/** Waits until a page that leads elsewhere by itself has done so. */
+async function arrive(page) {
+  for (let count = 0; count < MOST_PAGES; count += 1) {
+    await page.waitForLoadState('load', { timeout: STEP_MS });
+    const onward = await page.locator('meta[http-equiv=refresh]').count().catch(() => 1);
+    if (!onward) return;
+    await page.waitForURL((url) => url.href !== page.url(), { timeout: 2_000 }).catch(() => {});
+  }
+}
+
 /** Opens `address` in a new Chromium; gives the last page's status, URL and text, and the hosts that were asked in vain. */
 export async function visit(address, { user = 'ada', deny = false, screenshots, script = true } = {}) {
   const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'switchboard-chromium-'));
@@ -61,6 +71,7 @@ export async function visit(address, { user = 'ada', deny = false, screenshots, 
     };
     await page.goto(address, { timeout: STEP_MS });
     for (let count = 1; ; count += 1) {
+      await arrive(page);
       await shoot(count);
       if (count > MOST_PAGES) throw new Error(`no end after ${MOST_PAGES} pages`);
       if (!(await answer(page, { user, deny }))) break;

@@ -3,10 +3,14 @@
 // named above it; once it is built, `rules:` becomes `wire:`, which is what docs/wire-coverage.md is made from.
 
 import assert from 'node:assert/strict';
+import http from 'node:http';
 import net from 'node:net';
+import { once } from 'node:events';
 import { createHash } from 'node:crypto';
+import { fileURLToPath } from 'node:url';
 import { exportJWK, exportPKCS8, generateKeyPair } from 'jose';
-import { GATE_CLIENT } from './lib/bed.mjs';
+import { announced, end, start } from '../lib/processes.mjs';
+import { GATE_CLIENT, freePort } from './lib/bed.mjs';
 import { serve } from './lib/gateway.mjs';
 import { sdkClient } from './lib/sdk-client.mjs';
 import { REDIRECTS, Switchboard, until } from './lib/switchboard.mjs';
@@ -186,6 +190,105 @@ scenario('EMA: one sign-in at the identity provider, no browser at the authoriza
   assert.equal(atIdp.sign_ins, 1);
   assert.equal(here.authorizations, 0);
   assert.deepEqual(here.grants, { 'jwt-bearer': 1 });
+});
+
+/** A gateway with a facade, before a provider that registers nobody; `restart()` starts it again on the same port. */
+async function facade(bed, open, binary) {
+  const port = await freePort();
+  const base = `http://127.0.0.1:${port}`;
+  const us = person('gw', 'client_secret_basic', { client_secret: 's', redirect_uris: [`${base}/oauth/signed-in`] });
+  const provider = await bed.provider({ ...LONG, clients: [us], 'no-registration': true, 'no-cimd': true });
+  const file = bed.file('facade.json', JSON.stringify({
+    mcpServers: { demo: { command: binary, args: ['demo'] } },
+    switchboard: {
+      publicUrl: base,
+      oauth: {
+        issuers: { corp: { issuer: provider.issuer, grant: { servers: ['*'] } } },
+        facade: { issuer: 'corp', clientId: 'gw', clientSecret: '${FACADE_SECRET}' },
+      },
+    },
+  }));
+  const { env } = open('recorder');
+  const run = async () => {
+    const begin = (onOut) => start('facade', [binary, 'serve', '--config', file, '--port', `${port}`], { env: { ...env, FACADE_SECRET: 's' }, onOut });
+    const [gateway] = await announced(begin, (line) => /http:\/\/127\.0\.0\.1:\d+\/mcp/.exec(line)?.[0], 20_000);
+    bed.keep(gateway);
+    return gateway;
+  };
+  let running = await run();
+  const restart = async () => {
+    await end(running);
+    running = await run();
+  };
+  return { base, url: `${base}/mcp`, provider, restart };
+}
+
+// wire: OS-1, OS-4, OS-5, OS-6, OS-7, OS-8, OS-9, OS-14
+scenario('facade: a client registers with the gateway, a person consents and signs in, and a restart ends nothing', 90_000, async (bed, open, { binary }) => {
+  const { url, provider, restart } = await facade(bed, open, binary);
+  const { client, again, kept, token } = await sdkClient(url);
+  const { tools } = await client.listTools();
+  assert.ok(tools.some(({ name }) => name === 'demo__echo'), tools.map(({ name }) => name).join(' '));
+  const said = await client.callTool({ name: 'demo__echo', arguments: { message: 'through the facade' } });
+  assert.match(said.content[0].text, /through the facade/);
+  await client.close();
+  assert.deepEqual((await provider.counts()).sign_ins, 1);
+  const before = { token: token(), refresh: kept.tokens.refresh_token };
+  await restart();
+  // The access token still counts. Without it, the refresh token gets another one.
+  await (await again()).close();
+  assert.equal(token(), before.token);
+  kept.tokens = { ...kept.tokens, access_token: `${before.token.slice(0, -6)}AAAAAA` };
+  const renewed = await again();
+  await renewed.callTool({ name: 'demo__echo', arguments: { message: 'renewed' } });
+  await renewed.close();
+  assert.notEqual(kept.tokens.refresh_token, before.refresh);
+  const { registrations, sign_ins: signIns } = await provider.counts();
+  assert.deepEqual({ registrations, signIns }, { registrations: 0, signIns: 1 });
+});
+
+// wire: OS-4, OS-11
+scenario('facade in Chromium: our page asks without script, and a person who refuses is not sent to the provider', 90_000, async (bed, open, { binary }) => {
+  const { url, provider } = await facade(bed, open, binary);
+  const listener = http.createServer((_, response) => response.end('back')).listen(0, '127.0.0.1');
+  await once(listener, 'listening');
+  try {
+    const callback = `http://127.0.0.1:${listener.address().port}/callback`;
+    let asked;
+    const browse = async (page) => {
+      asked = `${page}`;
+      const denied = await chromium.visit(asked, { script: false, deny: true });
+      const { error, iss } = Object.fromEntries(denied.url.searchParams);
+      assert.deepEqual({ error, iss }, { error: 'access_denied', iss: new URL(url).origin });
+      assert.equal((await provider.counts()).authorizations, 0);
+      return (await chromium.visit(asked, { script: false, screenshots: process.env.SCREENSHOTS })).url;
+    };
+    const { client } = await sdkClient(url, browse, callback);
+    const said = await client.callTool({ name: 'demo__echo', arguments: { message: 'by a browser' } });
+    assert.match(said.content[0].text, /by a browser/);
+    await client.close();
+    assert.equal((await provider.counts()).sign_ins, 1);
+  } finally {
+    listener.close();
+  }
+});
+
+// wire: OS-1, OS-2, OS-9
+scenario('facade: the official scenarios for authorization servers pass', 120_000, async (bed, open, { binary }) => {
+  const { base } = await facade(bed, open, binary);
+  const port = `${await freePort()}`;
+  const about = { client_name: 'conformance', redirect_uris: [`http://127.0.0.1:${port}/callback`], application_type: 'native' };
+  const registered = await fetch(`${base}/oauth/register`, { method: 'POST', body: JSON.stringify(about) });
+  const { client_id: id } = await registered.json();
+  assert.equal(registered.status, 201);
+  const said = [];
+  const suite = fileURLToPath(new URL('../../conformance/authorization.mjs', import.meta.url));
+  const note = (line) => said.push(line);
+  const run = start('conformance', [process.execPath, suite, '--url', base, '--client-id', id, '--port', port], { onOut: note, onErr: note });
+  bed.keep(run);
+  await run.ended;
+  assert.equal(run.code, 0, said.join('\n'));
+  assert.match(said.join('\n'), /2 passed, 0 failed/);
 });
 
 // wire: OX-6, OR-17

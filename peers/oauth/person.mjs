@@ -92,6 +92,13 @@ export async function visit(address, { user = 'ada', deny = false, say = () => {
       if (stopAt && next.url.href.startsWith(stopAt)) return { status: response.status, url: next.url, text };
       continue;
     }
+    const leads = response.ok && tags(text, 'meta').find((meta) => meta['http-equiv'] === 'refresh')?.content;
+    const onward = leads && /^0;url=(.+)$/.exec(leads)?.[1];
+    if (onward) {
+      next = { url: new URL(onward, next.url), method: 'GET' };
+      if (stopAt && next.url.href.startsWith(stopAt)) return { status: response.status, url: next.url, text };
+      continue;
+    }
     const form = response.ok && formOf(text, next.url, { user, deny });
     if (!form) return { status: response.status, url: next.url, text };
     next = form.refuse ? { url: form.refuse, method: 'GET' } : { url: form.url, method: 'POST', body: form.fields };

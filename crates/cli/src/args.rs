@@ -290,6 +290,8 @@ pub(crate) enum KeyCommand {
     New,
     /// Print the hash of a key that is read from stdin
     Hash,
+    /// Make another key for the tokens of the gateway's own authorization server
+    Rotate(StoreArgs),
 }
 
 const KEY_EXAMPLES: &str = "\

@@ -7,12 +7,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::CommandFactory as _;
 use switchboard_gateway::config::schema;
+use switchboard_gateway::facade::rotate_keys;
 use switchboard_gateway::plan::{Plan, Reading};
 use switchboard_gateway::policy::KeyHash;
 
 use crate::args::{Cli, Command, ConfigCommand, KeyCommand};
 use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
 use crate::output::{counted, write_line};
+use crate::sign_in::UserStore;
 use crate::target::surroundings;
 
 mod account;
@@ -33,7 +35,7 @@ pub(crate) async fn run(command: Command) -> CommandResult<ExitStatus> {
         Command::Config(ConfigCommand::Check { files }) => return check_files(&files),
         Command::Config(ConfigCommand::Schema) => write_line(&format!("{:#}", schema())),
         Command::Import(args) => import::run(&args)?,
-        Command::Key(command) => run_key(&command)?,
+        Command::Key(command) => run_key(&command).await?,
         Command::Bridge(args) => bridge::run(&args).await?,
         Command::Tools(args) => client::with(&args, client::tools).await?,
         Command::Call(args) => client::with(&args, client::call).await?,
@@ -86,7 +88,7 @@ const KEY_PREFIX: &str = "sb_";
 /// Bytes of a key that is read; none is longer.
 const MAX_KEY: u64 = 4096;
 
-fn run_key(command: &KeyCommand) -> CommandResult {
+async fn run_key(command: &KeyCommand) -> CommandResult {
     let key = match command {
         KeyCommand::New => {
             // 256 bits of the system's randomness.
@@ -95,6 +97,11 @@ fn run_key(command: &KeyCommand) -> CommandResult {
             let key = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
             write_line(&key);
             key
+        }
+        KeyCommand::Rotate(args) => {
+            rotate_keys(&UserStore::new(args)).await?;
+            write_line("a running gateway signs with the new key within a minute");
+            return Ok(());
         }
         KeyCommand::Hash => {
             let mut key = String::new();

@@ -31,6 +31,7 @@ use switchboard_proto::refusal::Refusal;
 use crate::gateway::Place;
 use crate::issuer::{Clock, Issuers, KnownToken, system_clock};
 use crate::policy::{Access, Denied, Grant, KeyHash, Meter, Principal};
+use crate::token::TokenAccess;
 use crate::{lock, read, write};
 
 pub(crate) use token_user::TokenUser;
@@ -150,6 +151,11 @@ impl Authenticator {
         all.retain(|other| other.strong_count() > 0);
         all.push(Arc::downgrade(&hear));
         Hearing(hear)
+    }
+
+    /// Whose tokens are accepted at present.
+    pub(crate) fn tokens(&self) -> Option<Arc<TokenAccess>> {
+        self.table().access.tokens.clone()
     }
 
     /// Who checks tokens and their issuers.

@@ -30,6 +30,10 @@ use tokio::time::Instant;
 use crate::token::{IssuerRule, TokenAccess, TokenFacts};
 use crate::{lock, read, write};
 
+mod own;
+
+pub(crate) use own::{OWN_CLAIMS, OWN_GRANT};
+
 /// Tokens whose check is remembered.
 const MAX_KNOWN: usize = 8192;
 /// How long the check of a JWT is remembered: a signature costs more than all else of a request.
@@ -106,14 +110,24 @@ pub(crate) struct KnownToken {
     pub(crate) facts: TokenFacts,
     /// The key that signed it; none if its issuer was asked.
     key: Option<Arc<IssuerKey>>,
+    /// The grant of the facade that it belongs to; none if the facade has not issued it.
+    grant: Option<String>,
+    /// Whether that grant was ended.
+    is_ended: AtomicBool,
     /// What the gateway made of it last.
     pub(crate) user: Mutex<Option<crate::authenticator::TokenUser>>,
 }
 
 impl KnownToken {
-    /// Whether the key that signed it is still one of its issuer.
+    fn new(facts: TokenFacts, key: Option<Arc<IssuerKey>>, grant: Option<String>) -> Arc<Self> {
+        let is_ended = AtomicBool::new(false);
+        Arc::new(Self { facts, key, grant, is_ended, user: Mutex::default() })
+    }
+
+    /// Whether the key that signed it is still one of its issuer, and nobody took it back.
     pub(crate) fn is_signed(&self) -> bool {
-        self.key.as_ref().is_none_or(|key| !key.is_gone.load(Ordering::SeqCst))
+        !self.is_ended.load(Ordering::SeqCst)
+            && self.key.as_ref().is_none_or(|key| !key.is_gone.load(Ordering::SeqCst))
     }
 }
 
@@ -138,6 +152,8 @@ pub(crate) struct Issuers {
     known: RwLock<Table<TokenHash, RememberedCheck>>,
     clock: Clock,
     lost: LostKeys,
+    /// What the facade issues.
+    own: RwLock<own::OwnTokens>,
 }
 
 /// Says that an issuer has a key no more, with which something may be open.
@@ -153,7 +169,7 @@ impl Issuers {
     pub(crate) fn new(fetch: Option<Fetch>, clock: Clock, told: &Arc<Notify>) -> Arc<Self> {
         let (states, known) = (RwLock::new(Arc::default()), RwLock::default());
         let lost = LostKeys { told: Arc::clone(told), ..LostKeys::default() };
-        Arc::new(Self { fetch, states, known, clock, lost })
+        Arc::new(Self { fetch, states, known, clock, lost, own: RwLock::default() })
     }
 
     /// Whether a key is gone since this was last asked.
@@ -183,6 +199,10 @@ impl Issuers {
             };
             has(&next).is_some() && has(&next) == has(&states)
         };
+        let issuer = access.and_then(|access| {
+            Some((access.public_url.clone()?, access.facade.as_ref()?.issuer.clone()))
+        });
+        self.follow_own(issuer);
         write(&self.known)
             .retain(|_, it| it.token.as_ref().is_some_and(|it| stays(&it.facts.issuer)));
         *states = next;
@@ -257,6 +277,9 @@ impl Issuers {
 
     fn check_jwt(&self, token: &str) -> Result<JwtCheck, TokenFault> {
         let token = SignedToken::parse(token)?;
+        if let Some(own) = self.check_own(&token) {
+            return own.map(JwtCheck::Counts);
+        }
         let issuer = token.claims().get("iss").and_then(Value::as_str).unwrap_or_default();
         let states = read(&self.states).clone();
         let state = states.iter().find(|state| state.rule.issuer == issuer);
@@ -545,7 +568,7 @@ impl IssuerState {
             scopes: subject.scopes,
             claims: self.rule.pick(claims),
         };
-        Arc::new(KnownToken { facts, key, user: Mutex::default() })
+        KnownToken::new(facts, key, None)
     }
 }
 

@@ -34,6 +34,7 @@ pub mod authenticator;
 pub mod catalog;
 pub mod config;
 pub mod credential;
+pub mod facade;
 pub mod fleet;
 pub mod gateway;
 pub mod glob;

@@ -29,6 +29,56 @@ pub struct TokenAccess {
     pub public_url: Option<String>,
     /// Nothing that this does not grant too.
     pub within: Option<Arc<Self>>,
+    /// An authorization server of our own, in front of one of the issuers.
+    pub facade: Option<FacadeRule>,
+}
+
+/// An authorization server of the gateway's own, for issuers that clients cannot register with.
+#[derive(Clone, Eq, PartialEq)]
+pub struct FacadeRule {
+    /// The name of the issuer where people sign in.
+    pub issuer: String,
+    /// Our id there.
+    pub client_id: String,
+    /// Our secret, if there is one.
+    pub client_secret: Option<String>,
+    /// Whether the issuer is told what the tokens are for (RFC 8707).
+    pub send_resource: bool,
+    /// The scopes that people are asked for there, beside `openid`.
+    pub scopes: Vec<String>,
+    /// More parameters of the request to the issuer.
+    pub authorize_params: Vec<(String, String)>,
+    /// Whether clients may register.
+    pub registration: bool,
+    /// Where clients may have people sent back to, with `*`; anywhere if there is none.
+    pub allowed_redirects: Vec<String>,
+    /// The hosts of client metadata documents, with `*`; any if there is none.
+    pub metadata_hosts: Vec<String>,
+}
+
+impl Default for FacadeRule {
+    fn default() -> Self {
+        Self {
+            issuer: String::new(),
+            client_id: String::new(),
+            client_secret: None,
+            send_resource: false,
+            scopes: Vec::new(),
+            authorize_params: Vec::new(),
+            registration: true,
+            allowed_redirects: Vec::new(),
+            metadata_hosts: Vec::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for FacadeRule {
+    /// The secret stays where it is.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { issuer, client_id, .. } = self;
+        let mut text = f.debug_struct("FacadeRule");
+        text.field("issuer", issuer).field("client_id", client_id).finish_non_exhaustive()
+    }
 }
 
 /// An issuer of access tokens.

@@ -31,6 +31,8 @@ const TYPES: &[&str] = &["Duration", "NonZeroUsize", "u32", "u64", "usize"];
 /// somebody looks.
 const NO_BOUNDS: &[&str] = &[
     "gateway/src/config.rs LOOK",
+    "gateway/src/facade.rs LOOK_AT_KEYS",
+    "gateway/src/facade.rs SWEEP",
     "gateway/src/view/session.rs LAST_WATCH",
     "gateway/src/view/tool_search.rs FEW",
     "gateway/src/catalog.rs HASH_LENGTH",

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use switchboard_gateway::config::{Problem, Weight};
+use switchboard_gateway::facade::Facade;
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::Gateway;
 use switchboard_gateway::monitor::CallMonitor;
@@ -24,10 +25,11 @@ use switchboard_proto::limits::Limits;
 use switchboard_proto::moment;
 use tokio::sync::watch;
 
-use crate::args::{GatewayArgs, NetworkArgs, ServeArgs, WebArgs};
+use crate::args::{GatewayArgs, NetworkArgs, ServeArgs, StoreArgs, WebArgs};
 use crate::exit::{CommandError, CommandResult, wrong};
 use crate::output::write_finding;
 use crate::serve::{self, Around, ServedSites, Web};
+use crate::sign_in::UserStore;
 use crate::signal::StopSignal;
 use crate::{command, header, log, sign_in, target};
 
@@ -86,7 +88,18 @@ async fn serve(
         return serve::serve(places, limits, None, &serve_args, &web, stop).await;
     }
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
-    let pages = pages(gateway.fleet(), follow.loaded.subscribe());
+    let mut pages = pages(gateway.fleet(), follow.loaded.subscribe());
+    // The facade stands before issuers: it does not come or go while we serve.
+    let _facade = match plan.access.tokens.as_ref().filter(|tokens| tokens.facade.is_some()) {
+        Some(_) => {
+            let store = Arc::new(UserStore::new(&StoreArgs::default()));
+            let fetch = target::fetch(None, &NetworkArgs::default())?;
+            let facade = Facade::start(gateway.authenticator(), store, fetch).await?;
+            pages.extend(facade.pages());
+            Some(facade)
+        }
+        None => None,
+    };
     let authenticator = Some(Arc::clone(gateway.authenticator()));
     let around = Around { pages, authenticator, bounds: plan.bounds };
     let (web, mut sites) = Web::bind(around, limits, port, &serve_args, &web).await?;
@@ -169,6 +182,12 @@ fn check_plan(args: &GatewayArgs, plan: &mut Plan, exposed: Option<&str>) -> Com
         plan.access = serve::with_issuer(access, issuer, &args.oauth_audience, public_url)?;
     } else if let (Some(url), Some(tokens)) = (&args.public_url, &mut plan.access.tokens) {
         Arc::make_mut(tokens).public_url = Some(url.trim_end_matches('/').to_owned());
+    }
+    let facade = plan.access.tokens.as_ref().filter(|tokens| tokens.facade.is_some());
+    if facade.is_some_and(|tokens| tokens.public_url.is_none()) {
+        let hint =
+            "add \"publicUrl\": \"https://…\", or --public-url: it is the issuer of its tokens";
+        return wrong("the facade needs to know where clients find it", hint);
     }
     // Other machines come in only if they show who they are, or the user insists.
     if let Some(host) = exposed.filter(|_| plan.access.is_open()) {

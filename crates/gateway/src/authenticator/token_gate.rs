@@ -72,7 +72,10 @@ pub(super) fn metadata(tokens: &TokenAccess, request: EntryRequest<'_>) -> Optio
         return None;
     }
     let base = base(tokens, request)?;
-    let issuers: Vec<_> = tokens.issuers.iter().map(|rule| rule.issuer.as_str()).collect();
+    let issuers: Vec<_> = match &tokens.facade {
+        Some(_) => vec![&*base],
+        None => tokens.issuers.iter().map(|rule| rule.issuer.as_str()).collect(),
+    };
     let mut metadata = json!({
         "resource": format!("{base}{}", path.strip_suffix('/').unwrap_or(path)),
         "authorization_servers": issuers,

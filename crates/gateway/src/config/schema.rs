@@ -216,6 +216,11 @@ pub(super) const INTROSPECT: Shape = || {
     introspect["required"] = json!(["clientId", "clientSecret"]);
     introspect
 };
+pub(super) const FACADE: Shape = || {
+    let mut facade = object(schemas(token_access::FACADE_KEYS));
+    facade["required"] = json!(["issuer", "clientId"]);
+    facade
+};
 pub(super) const MISSING_SCOPE: Shape = || json!({ "enum": ["list", "hide"] });
 pub(super) const ISSUERS: Shape = || {
     let names = json!({ "pattern": "^[A-Za-z0-9_.-]*[A-Za-z0-9_-][A-Za-z0-9_.-]*$" });

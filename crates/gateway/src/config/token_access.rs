@@ -7,14 +7,29 @@ use super::gateway::{OBJECT, PRINCIPAL_KEYS, ReadInto, is_plain, read_members};
 use super::key::{FileKey, find, key, names};
 use super::reader::Reader;
 use super::schema::{
-    CLAIMS, FLAG, GRANTED, INTROSPECT, ISSUERS, MISSING_SCOPE, SCOPES, TEXT, URL, WORDS,
+    CLAIMS, FACADE, FLAG, GRANTED, INTROSPECT, ISSUERS, MISSING_SCOPE, PAIRS, SCOPES, TEXT, URL,
+    WORDS,
 };
 use super::tree::{KeyValue, Node, Value};
 use crate::policy::Principal;
-use crate::token::{Introspection, IssuerRule, ScopeRule, TokenAccess};
+use crate::token::{FacadeRule, Introspection, IssuerRule, ScopeRule, TokenAccess};
 
 /// The keys of `oauth`.
 pub(super) const KEYS: &[FileKey<ReadInto<TokenAccess>>] = &[
+    key(
+        &["facade"],
+        FACADE,
+        "An authorization server of the gateway's own, before an issuer that clients cannot register with.",
+        |it, reader, at| {
+            let mut rule = FacadeRule::default();
+            read_members(FACADE_KEYS, &mut rule, reader, at);
+            if rule.issuer.is_empty() || rule.client_id.is_empty() {
+                let instead = "write { \"issuer\": \"NAME\", \"clientId\": \"…\" }";
+                reader.fail::<()>(at, " needs an issuer and our id there", instead);
+            }
+            it.facade = Some(rule);
+        },
+    ),
     key(
         &["issuers"],
         ISSUERS,
@@ -97,19 +112,70 @@ pub(super) const ISSUER_KEYS: &[FileKey<ReadInto<IssuerRule>>] = &[
     ),
 ];
 
+/// The keys of `facade`.
+pub(super) const FACADE_KEYS: &[FileKey<ReadInto<FacadeRule>>] = &[
+    key(
+        &["allowedRedirects"],
+        WORDS,
+        "Where clients may have people sent back to: URLs with *. Anywhere that is safe, if it is not said.",
+        |it, reader, at| it.allowed_redirects = reader.words(at).unwrap_or_default(),
+    ),
+    key(
+        &["authorizeParams"],
+        PAIRS,
+        "More parameters of the request to the issuer.",
+        |it, reader, at| {
+            let pairs = reader.pairs(at).into_iter().map(|(name, value)| (name.value, value));
+            it.authorize_params = pairs.collect();
+        },
+    ),
+    key(&["clientId"], TEXT, "Our id at the issuer.", |it, reader, at| {
+        it.client_id = reader.text(at).unwrap_or_default();
+    }),
+    key(&["clientSecret"], TEXT, "Our secret there, from a variable: ${VAR}.", |it, reader, at| {
+        note_secret(reader, at);
+        it.client_secret = reader.text(at);
+    }),
+    key(&["issuer"], TEXT, "The issuer where people sign in, by its name.", |it, reader, at| {
+        it.issuer = reader.text(at).unwrap_or_default();
+    }),
+    key(
+        &["metadataHosts"],
+        WORDS,
+        "Hosts of client metadata documents, with *. Any public host, if it is not said.",
+        |it, reader, at| it.metadata_hosts = reader.words(at).unwrap_or_default(),
+    ),
+    key(&["registration"], FLAG, "Whether clients may register themselves.", |it, reader, at| {
+        it.registration = reader.flag(at).unwrap_or(true);
+    }),
+    key(&["scopes"], WORDS, "Scopes to ask the issuer for, beside openid.", |it, reader, at| {
+        it.scopes = reader.words(at).unwrap_or_default();
+    }),
+    key(
+        &["sendResource"],
+        FLAG,
+        "Whether the issuer is told what the tokens are for (RFC 8707).",
+        |it, reader, at| it.send_resource = reader.flag(at).unwrap_or(false),
+    ),
+];
+
 /// The keys of `introspect`.
 pub(super) const INTROSPECT_KEYS: &[FileKey<ReadInto<Introspection>>] = &[
     key(&["clientId"], TEXT, "Our id at the issuer.", |it, reader, at| {
         it.client_id = reader.text(at).unwrap_or_default();
     }),
     key(&["clientSecret"], TEXT, "Our secret, from a variable: ${VAR}.", |it, reader, at| {
-        if at.1.text().is_some_and(|text| !text.contains("${")) {
-            let what = "\"clientSecret\" is in the file for everybody to read";
-            reader.note(&at.1.place, what, "write \"${VAR}\"");
-        }
+        note_secret(reader, at);
         it.client_secret = reader.text(at).unwrap_or_default();
     }),
 ];
+
+fn note_secret(reader: &mut Reader<'_>, at: KeyValue<'_>) {
+    if at.1.text().is_some_and(|text| !text.contains("${")) {
+        let what = "\"clientSecret\" is in the file for everybody to read";
+        reader.note(&at.1.place, what, "write \"${VAR}\"");
+    }
+}
 
 /// The keys of a scope that are not those of a grant.
 pub(super) const SCOPE_KEYS: &[FileKey<ReadInto<ScopeRule>>] =
@@ -158,6 +224,12 @@ pub(super) fn read(reader: &mut Reader<'_>, at: KeyValue<'_>) -> TokenAccess {
                 "add \"grant\": {} for everything, or \"claims\", or \"scopes\"",
             );
         }
+    }
+    if let Some(facade) = &access.facade
+        && access.issuer(&facade.issuer).is_none()
+    {
+        let what = format!("the facade is for the issuer {:?}, which is not there", facade.issuer);
+        reader.error(&at.1.place, what, "add it to \"issuers\"");
     }
     access
 }

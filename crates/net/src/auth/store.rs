@@ -49,8 +49,12 @@ pub const MOST_RECORDS: usize = 10_000;
 /// What a record is about.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum RecordKind {
-    /// The state of an authorization server of ours.
+    /// A client of an authorization server of ours.
+    Client,
+    /// The keys of an authorization server of ours.
     Facade,
+    /// What a person has allowed such a client.
+    Grant,
     /// A sign-in that waits for its answer.
     Pending,
     /// Who we are to an authorization server.
@@ -63,7 +67,9 @@ impl RecordKind {
     /// The word for it in names of files, which never changes.
     pub fn word(self) -> &'static str {
         match self {
+            Self::Client => "client",
             Self::Facade => "facade",
+            Self::Grant => "grant",
             Self::Pending => "pending",
             Self::Registration => "registration",
             Self::Tokens => "tokens",

@@ -1,0 +1,358 @@
+//! The token endpoint: a code or a refresh token becomes an access token of ours.
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderValue, Response};
+use serde_json::{Map, Value, json};
+use switchboard_net::http::page::PageVisit;
+use switchboard_proto::auth::{Secret, query_pairs};
+
+use super::authorize::single;
+use super::client::FacadeClient;
+use super::grant::{CodeClaim, GrantVerdict, StoredGrant, public_id, split_token};
+use super::state::{FacadeError, LockedGrant};
+use super::{Current, Facade, error, json_reply, random_hex, unavailable};
+use crate::issuer::{OWN_CLAIMS, OWN_GRANT};
+
+/// How long our access tokens count, in seconds.
+const TOKEN_LIFE: u64 = 600;
+
+/// An answer that is no tokens.
+type DeniedAnswer = Response<Bytes>;
+
+fn invalid_grant(why: &str) -> DeniedAnswer {
+    error(400, "invalid_grant", why)
+}
+
+/// A client that we do not know is to register again (OS-9).
+fn invalid_client() -> DeniedAnswer {
+    let mut denied = error(401, "invalid_client", "the client is not known; register again");
+    let challenge = HeaderValue::from_static("Basic realm=\"oauth\"");
+    denied.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    denied
+}
+
+/// What a token request says. All of it once.
+struct TokenForm<'f> {
+    grant_type: Option<&'f str>,
+    client_id: Option<&'f str>,
+    code: Option<&'f str>,
+    verifier: Option<&'f str>,
+    redirect_uri: Option<&'f str>,
+    refresh_token: Option<&'f str>,
+    resource: Option<&'f str>,
+    scope: Option<&'f str>,
+}
+
+fn read_form(pairs: &[(String, String)]) -> Option<TokenForm<'_>> {
+    let names = [
+        "grant_type",
+        "client_id",
+        "code",
+        "code_verifier",
+        "redirect_uri",
+        "refresh_token",
+        "resource",
+        "scope",
+    ];
+    let [grant_type, client_id, code, verifier, redirect_uri, refresh_token, resource, scope] =
+        single(pairs, names)?;
+    Some(TokenForm {
+        grant_type,
+        client_id,
+        code,
+        verifier,
+        redirect_uri,
+        refresh_token,
+        resource,
+        scope,
+    })
+}
+
+/// The scopes of a token: those that were granted, or fewer of them.
+fn narrowed(grant: &StoredGrant, asked: Option<&str>) -> Option<Vec<String>> {
+    let Some(asked) = asked else { return Some(grant.scopes.clone()) };
+    let asked: Vec<_> = asked.split_ascii_whitespace().map(str::to_owned).collect();
+    asked.iter().all(|scope| grant.scopes.contains(scope)).then_some(asked)
+}
+
+impl Facade {
+    /// Answers a token request.
+    pub(super) async fn exchange(&self, current: &Current, visit: &PageVisit) -> Response<Bytes> {
+        let body = String::from_utf8_lossy(&visit.body).into_owned();
+        let pairs = query_pairs(&body);
+        let Some(form) = read_form(&pairs) else {
+            return error(400, "invalid_request", "a parameter is there twice");
+        };
+        let client = match self.authenticate(current, visit, &form).await {
+            Ok(client) => client,
+            Err(denied) => return denied,
+        };
+        match form.grant_type {
+            Some("authorization_code") => self.redeem(current, &client, &form).await,
+            Some("refresh_token") => {
+                // What the issuer gave must be kept, also if the client hangs up meanwhile.
+                let (Some(me), pairs) = (self.me.upgrade(), pairs.clone()) else {
+                    return invalid_client();
+                };
+                let task = tokio::spawn(async move {
+                    let (Some(current), Some(form)) = (me.current(), read_form(&pairs)) else {
+                        return invalid_client();
+                    };
+                    me.refresh(&current, &client, &form).await
+                });
+                task.await.unwrap_or_else(|_| error(500, "server_error", "try again"))
+            }
+            _ => {
+                error(400, "unsupported_grant_type", "ask for authorization_code or refresh_token")
+            }
+        }
+    }
+
+    /// The client that sends a request.
+    async fn authenticate(
+        &self,
+        current: &Current,
+        visit: &PageVisit,
+        form: &TokenForm<'_>,
+    ) -> Result<FacadeClient, DeniedAnswer> {
+        // Nobody here has a secret.
+        if visit.headers.contains_key(AUTHORIZATION) {
+            return Err(invalid_client());
+        }
+        let Some(id) = form.client_id else { return Err(invalid_client()) };
+        match self.find_client(current, id).await {
+            Ok(Some(client)) if client.jwks.is_none() => Ok(client),
+            Ok(_) => Err(invalid_client()),
+            Err(failed) => Err(unavailable(&failed)),
+        }
+    }
+
+    async fn find_grant(&self, id: &str) -> Result<LockedGrant, DeniedAnswer> {
+        match self.state.grant(id).await {
+            Ok(Some(grant)) => Ok(grant),
+            Ok(None) => Err(invalid_grant("it is not known, or it is over; sign in again")),
+            Err(failed) => Err(unavailable(&failed)),
+        }
+    }
+
+    /// Ends a grant, and all tokens that it gave.
+    async fn end(&self, id: &str, grant: LockedGrant, why: &str) -> DeniedAnswer {
+        let (client, subject) = (&grant.grant.client_id, &grant.grant.subject);
+        tracing::warn!(client, subject, "a grant is ended: {why}");
+        self.authenticator.issuers().end_grant(public_id(id), TOKEN_LIFE);
+        match self.state.remove(grant).await {
+            Ok(()) => invalid_grant(why),
+            Err(failed) => unavailable(&failed),
+        }
+    }
+
+    async fn redeem(
+        &self,
+        current: &Current,
+        client: &FacadeClient,
+        form: &TokenForm<'_>,
+    ) -> Response<Bytes> {
+        let (Some(code), Some(verifier)) = (form.code, form.verifier) else {
+            return error(400, "invalid_request", "code and code_verifier are required");
+        };
+        let Some((id, secret)) = split_token(code) else {
+            return invalid_grant("the code is not known");
+        };
+        let mut grant = match self.find_grant(id).await {
+            Ok(grant) => grant,
+            Err(denied) => return denied,
+        };
+        let claim = CodeClaim { client_id: &client.id, redirect_uri: form.redirect_uri, verifier };
+        match grant.grant.use_code(secret, &claim, current.now) {
+            GrantVerdict::Tokens => {}
+            GrantVerdict::Refused(why) => return invalid_grant(why),
+            GrantVerdict::Ended(why) => return self.end(id, grant, why).await,
+            GrantVerdict::Repeat(_) => return invalid_grant("the code was used before"),
+        }
+        if form.resource.is_some_and(|resource| resource != grant.grant.resource) {
+            return error(400, "invalid_target", "resource is not the one that was asked for");
+        }
+        let given = self.give(current, id, &mut grant, None).await;
+        let noted = self.state.note_use(client, current.now).await;
+        match given.and_then(|given| noted.map(|()| given)) {
+            Ok(given) => json_reply(200, &given),
+            Err(failed) => unavailable(&failed),
+        }
+    }
+
+    async fn refresh(
+        &self,
+        current: &Current,
+        client: &FacadeClient,
+        form: &TokenForm<'_>,
+    ) -> Response<Bytes> {
+        let Some((id, secret)) = form.refresh_token.and_then(split_token) else {
+            return invalid_grant("the refresh token is not known; sign in again");
+        };
+        let mut grant = match self.find_grant(id).await {
+            Ok(grant) => grant,
+            Err(denied) => return denied,
+        };
+        match grant.grant.use_refresh(secret, &client.id, current.now) {
+            GrantVerdict::Tokens => {}
+            GrantVerdict::Repeat(answer) => {
+                let answer = serde_json::from_str(answer.reveal()).unwrap_or_default();
+                return json_reply(200, &answer);
+            }
+            GrantVerdict::Refused(why) => return invalid_grant(why),
+            GrantVerdict::Ended(why) => return self.end(id, grant, why).await,
+        }
+        // A grant is of the issuer that it came from, whoever is configured by now.
+        let issuer = current.tokens.issuer(&current.rule.issuer);
+        if issuer.is_none_or(|rule| rule.issuer != grant.grant.idp.source.issuer) {
+            return self.end(id, grant, "the identity provider is another one").await;
+        }
+        if form.resource.is_some_and(|resource| resource != grant.grant.resource) {
+            return error(400, "invalid_target", "resource is not the one that was asked for");
+        }
+        let Some(scopes) = narrowed(&grant.grant, form.scope) else {
+            return error(400, "invalid_scope", "a scope was not granted; sign in again");
+        };
+        match self.check_standing(current, &mut grant.grant).await {
+            PersonCheck::There => {}
+            PersonCheck::Unclear => {
+                return error(
+                    503,
+                    "temporarily_unavailable",
+                    "the identity provider does not answer",
+                );
+            }
+            PersonCheck::Gone(why) => return self.end(id, grant, why).await,
+        }
+        match self.give(current, id, &mut grant, Some(scopes)).await {
+            Ok(given) => json_reply(200, &given),
+            Err(failed) => unavailable(&failed),
+        }
+    }
+
+    /// Whether the issuer still knows the person (OS-8).
+    async fn check_standing(&self, current: &Current, grant: &mut StoredGrant) -> PersonCheck {
+        if !grant.needs_check(current.now) {
+            return PersonCheck::There;
+        }
+        let Some(idp) = self.idp(current) else { return PersonCheck::Unclear };
+        match idp.renew(grant.idp.clone()).await {
+            Ok((_, Some(who))) if who.subject != grant.subject => {
+                PersonCheck::Gone("the identity provider names another person")
+            }
+            Ok((tokens, who)) => {
+                grant.idp = tokens;
+                (grant.idp.access_token, grant.idp.id_token) = (Secret::default(), None);
+                grant.checked_at = current.now;
+                if let Some(who) = who {
+                    grant.claims = who.claims;
+                }
+                PersonCheck::There
+            }
+            Err(failed) if failed.is_temporary() => {
+                tracing::warn!("a person cannot be asked about: {failed}");
+                if grant.is_unchecked(current.now) {
+                    PersonCheck::Unclear
+                } else {
+                    PersonCheck::There
+                }
+            }
+            Err(failed) => {
+                tracing::info!(subject = grant.subject, "a person is gone: {failed}");
+                PersonCheck::Gone("the identity provider has ended it; sign in again")
+            }
+        }
+    }
+
+    /// Makes tokens, and remembers the refresh token by its hash before anybody gets it.
+    async fn give(
+        &self,
+        current: &Current,
+        id: &str,
+        grant: &mut LockedGrant,
+        scopes: Option<Vec<String>>,
+    ) -> Result<Value, FacadeError> {
+        let scopes = scopes.unwrap_or_else(|| grant.grant.scopes.clone());
+        let secret = random_hex(32);
+        let rule = current.tokens.issuer(&current.rule.issuer);
+        let claims = access_claims(current, id, &grant.grant, &scopes, |said| {
+            rule.map(|rule| rule.pick(said)).unwrap_or_default()
+        });
+        let keys = self.keys();
+        let header = json!({"typ": "at+jwt", "kid": keys.published[0]["kid"]});
+        let mut given = json!({
+            "access_token": keys.signer.sign(header, &claims)?,
+            "token_type": "Bearer",
+            "expires_in": TOKEN_LIFE,
+            "refresh_token": format!("{id}.{secret}"),
+        });
+        if !scopes.is_empty() {
+            given["scope"] = scopes.join(" ").into();
+        }
+        grant.grant.rotate(&secret, Secret::new(given.to_string()), current.now);
+        grant.save().await?;
+        Ok(given)
+    }
+
+    /// Takes tokens back (RFC 7009). What is not known is gone already.
+    pub(super) async fn revoke(&self, visit: &PageVisit) -> Response<Bytes> {
+        let body = String::from_utf8_lossy(&visit.body);
+        let pairs = query_pairs(&body);
+        let Some([Some(token), Some(client_id)]) = single(&pairs, ["token", "client_id"]) else {
+            return error(400, "invalid_request", "token and client_id are required");
+        };
+        // Access tokens are over soon.
+        let Some((id, secret)) = split_token(token) else { return json_reply(200, &json!({})) };
+        match self.find_grant(id).await {
+            Ok(grant) => {
+                if grant.grant.client_id != client_id || !grant.grant.has_refresh(secret) {
+                    return json_reply(200, &json!({}));
+                }
+                let denied = self.end(id, grant, "it was revoked").await;
+                if denied.status().is_server_error() { denied } else { json_reply(200, &json!({})) }
+            }
+            Err(denied) if denied.status().is_server_error() => denied,
+            Err(_) => json_reply(200, &json!({})),
+        }
+    }
+}
+
+enum PersonCheck {
+    There,
+    Unclear,
+    Gone(&'static str),
+}
+
+/// What an access token says (RFC 9068). `pick` has the claims that grant something.
+fn access_claims(
+    current: &Current,
+    id: &str,
+    grant: &StoredGrant,
+    scopes: &[String],
+    pick: impl Fn(&Map<String, Value>) -> Vec<(String, String)>,
+) -> Value {
+    let mut said = Map::new();
+    for (name, value) in pick(&grant.claims) {
+        if let Some(values) = said.entry(name).or_insert_with(|| json!([])).as_array_mut() {
+            values.push(value.into());
+        }
+    }
+    let mut claims = json!({
+        "iss": current.base,
+        "sub": grant.subject,
+        "aud": grant.resource,
+        "client_id": grant.client_id,
+        "iat": current.now,
+        "exp": current.now + TOKEN_LIFE,
+        "jti": random_hex(16),
+        OWN_GRANT: public_id(id),
+    });
+    if !scopes.is_empty() {
+        claims["scope"] = scopes.join(" ").into();
+    }
+    if !said.is_empty() {
+        claims[OWN_CLAIMS] = said.into();
+    }
+    claims
+}

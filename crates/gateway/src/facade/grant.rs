@@ -1,0 +1,314 @@
+//! What a person has allowed a client: the code that the client gets, and the refresh tokens
+//! that follow it. Pure: the time and all secrets are handed in.
+//!
+//! ```text
+//!   code ── once, within 60 s ──▶ refresh token 1 ──▶ refresh token 2 ──▶ …
+//!                                    └─ again within 30 s: the same answer
+//!                                    └─ later: the grant ends
+//! ```
+//!
+//! A code and a refresh token name their grant, so that one that was used before finds it
+//! and ends it. Of both only hashes are kept.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use switchboard_proto::auth::{Secret, TokenRecord, is_same};
+
+/// How long a code works, in seconds.
+pub(super) const CODE_LIFE: u64 = 60;
+/// How long a refresh token that was replaced gives the same answer, in seconds.
+const REFRESH_GRACE: u64 = 30;
+/// How long a grant is kept that nobody uses, in seconds.
+const GRANT_IDLE: u64 = 30 * 86_400;
+/// How long a grant lives if the identity provider cannot be asked about its person, in seconds.
+const UNCHECKED: u64 = 86_400;
+/// How often the identity provider is asked at most, in seconds.
+const CHECK_AGAIN: u64 = 300;
+
+/// What a person has allowed a client.
+#[derive(Clone, Deserialize, Serialize)]
+pub(super) struct StoredGrant {
+    pub(super) client_id: String,
+    pub(super) redirect_uri: String,
+    /// Of the client's PKCE verifier.
+    pub(super) challenge: String,
+    /// What its tokens are for.
+    pub(super) resource: String,
+    pub(super) scopes: Vec<String>,
+    /// What the issuer calls the person.
+    pub(super) subject: String,
+    /// What it says of them.
+    pub(super) claims: Map<String, Value>,
+    /// What it gave us. It stays with us.
+    pub(super) idp: TokenRecord,
+    pub(super) created_at: u64,
+    pub(super) used_at: u64,
+    /// When the issuer last said that the person is still there.
+    pub(super) checked_at: u64,
+    /// The hash of the code.
+    pub(super) code: String,
+    /// The hash of the refresh token; none before the code was used.
+    refresh: Option<String>,
+    replaced: Option<ReplacedToken>,
+}
+
+/// A refresh token that was used, and what it got. The answer is kept for a client whose
+/// connection broke before it had read it, sealed like all else.
+#[derive(Clone, Deserialize, Serialize)]
+struct ReplacedToken {
+    hash: String,
+    at: u64,
+    answer: Secret,
+}
+
+/// What a client that wants tokens for a code says.
+pub(super) struct CodeClaim<'r> {
+    pub(super) client_id: &'r str,
+    pub(super) redirect_uri: Option<&'r str>,
+    pub(super) verifier: &'r str,
+}
+
+/// What comes of a code or a refresh token.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum GrantVerdict {
+    /// The client gets tokens.
+    Tokens,
+    /// It gets the same answer again.
+    Repeat(Secret),
+    /// It gets nothing.
+    Refused(&'static str),
+    /// It gets nothing, and what the grant gave is over.
+    Ended(&'static str),
+}
+
+impl StoredGrant {
+    /// What a code gets (OS-2). The caller calls [`StoredGrant::rotate`] next.
+    pub(super) fn use_code(&self, secret: &str, claim: &CodeClaim<'_>, now: u64) -> GrantVerdict {
+        if !is_same(&hash(secret), &self.code) {
+            return GrantVerdict::Refused("the code is not known");
+        }
+        if self.refresh.is_some() {
+            return GrantVerdict::Ended("the code was used before");
+        }
+        // Whoever has a code that is not theirs has stolen it.
+        if claim.client_id != self.client_id {
+            return GrantVerdict::Ended("the code was issued to another client");
+        }
+        if now > self.created_at.saturating_add(CODE_LIFE) {
+            return GrantVerdict::Ended("the code is over");
+        }
+        if claim.redirect_uri.is_some_and(|uri| uri != self.redirect_uri) {
+            return GrantVerdict::Ended("the redirect URI is another one");
+        }
+        if !is_same(&challenge_of(claim.verifier), &self.challenge) {
+            return GrantVerdict::Ended("the code verifier is wrong");
+        }
+        GrantVerdict::Tokens
+    }
+
+    /// What a refresh token gets (OS-8). The caller calls [`StoredGrant::rotate`] next.
+    pub(super) fn use_refresh(&self, secret: &str, client_id: &str, now: u64) -> GrantVerdict {
+        let shown = hash(secret);
+        let is_current = self.refresh.as_ref().is_some_and(|hash| is_same(&shown, hash));
+        let replaced = self.replaced.as_ref().filter(|it| is_same(&shown, &it.hash));
+        if client_id != self.client_id {
+            return GrantVerdict::Ended("the refresh token was issued to another client");
+        }
+        match replaced {
+            Some(replaced) if now <= replaced.at.saturating_add(REFRESH_GRACE) => {
+                GrantVerdict::Repeat(replaced.answer.clone())
+            }
+            _ if is_current && !self.is_over(now) => GrantVerdict::Tokens,
+            _ if is_current => GrantVerdict::Ended("the grant is over; sign in again"),
+            // The id of a grant is in its own tokens alone: this was one of them.
+            _ => GrantVerdict::Ended("the refresh token was used before"),
+        }
+    }
+
+    /// Whether this is its refresh token, or the one before.
+    pub(super) fn has_refresh(&self, secret: &str) -> bool {
+        let shown = hash(secret);
+        let own = self.refresh.iter().chain(self.replaced.as_ref().map(|it| &it.hash));
+        own.into_iter().any(|hash| is_same(&shown, hash))
+    }
+
+    /// Another refresh token takes the place of the one that was shown; `answer` has it.
+    pub(super) fn rotate(&mut self, refresh: &str, answer: Secret, now: u64) {
+        let old = self.refresh.replace(hash(refresh));
+        self.replaced = old.map(|hash| ReplacedToken { hash, at: now, answer });
+        self.used_at = now;
+    }
+
+    /// Whether the issuer should be asked whether its person is still there.
+    pub(super) fn needs_check(&self, now: u64) -> bool {
+        self.idp.refresh_token.is_some() && now >= self.checked_at.saturating_add(CHECK_AGAIN)
+    }
+
+    /// Whether nothing comes of it any more.
+    pub(super) fn is_over(&self, now: u64) -> bool {
+        let is_unredeemed =
+            self.refresh.is_none() && now > self.created_at.saturating_add(CODE_LIFE);
+        is_unredeemed
+            || now > self.used_at.saturating_add(GRANT_IDLE)
+            || self.is_unchecked(now) && self.idp.refresh_token.is_none()
+    }
+
+    /// Whether the issuer has not been asked for too long.
+    pub(super) fn is_unchecked(&self, now: u64) -> bool {
+        now > self.checked_at.saturating_add(UNCHECKED)
+    }
+}
+
+/// What a new grant begins with.
+pub(super) struct NewGrant {
+    pub(super) client_id: String,
+    pub(super) redirect_uri: String,
+    pub(super) challenge: String,
+    pub(super) resource: String,
+    pub(super) scopes: Vec<String>,
+}
+
+impl NewGrant {
+    /// The grant of a person, with the secret of its code.
+    pub(super) fn of(
+        self,
+        subject: String,
+        claims: Map<String, Value>,
+        idp: TokenRecord,
+        code: &str,
+        now: u64,
+    ) -> StoredGrant {
+        let Self { client_id, redirect_uri, challenge, resource, scopes } = self;
+        StoredGrant {
+            client_id,
+            redirect_uri,
+            challenge,
+            resource,
+            scopes,
+            subject,
+            claims,
+            idp,
+            created_at: now,
+            used_at: now,
+            checked_at: now,
+            code: hash(code),
+            refresh: None,
+            replaced: None,
+        }
+    }
+}
+
+/// A code or a refresh token: the id of its grant, and its own secret.
+pub(super) fn split_token(token: &str) -> Option<(&str, &str)> {
+    let (id, secret) = token.split_once('.')?;
+    let is_right = |text: &str| {
+        (32..=64).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_hexdigit())
+    };
+    (is_right(id) && is_right(secret)).then_some((id, secret))
+}
+
+/// What access tokens have in the place of the id of their grant, which is secret.
+pub(super) fn public_id(grant: &str) -> String {
+    hash(grant)[..22].to_owned()
+}
+
+/// What is kept of a secret.
+pub(super) fn hash(secret: &str) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, secret.as_bytes()))
+}
+
+/// The S256 challenge of a verifier (RFC 7636).
+pub(super) fn challenge_of(verifier: &str) -> String {
+    hash(verifier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+
+    fn grant() -> StoredGrant {
+        let new = NewGrant {
+            client_id: "c".to_owned(),
+            redirect_uri: "https://a.example/cb".to_owned(),
+            challenge: "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM".to_owned(),
+            resource: "https://gw.example/mcp".to_owned(),
+            scopes: Vec::new(),
+        };
+        new.of("ada".to_owned(), Map::new(), TokenRecord::default(), "secret", 1000)
+    }
+
+    fn claim() -> CodeClaim<'static> {
+        CodeClaim { client_id: "c", redirect_uri: Some("https://a.example/cb"), verifier: VERIFIER }
+    }
+
+    // wire: OS-2, OA-20
+    #[test]
+    fn a_code_works_once_for_its_client_redirect_and_verifier() {
+        let mut grant = grant();
+        assert_eq!(grant.use_code("secret", &claim(), 1060), GrantVerdict::Tokens);
+        assert!(matches!(grant.use_code("other", &claim(), 1000), GrantVerdict::Refused(_)));
+        for bad in [
+            CodeClaim { client_id: "d", ..claim() },
+            CodeClaim { redirect_uri: Some("https://a.example/cb2"), ..claim() },
+            CodeClaim { verifier: "other", ..claim() },
+            CodeClaim { verifier: "", ..claim() },
+        ] {
+            assert!(matches!(grant.use_code("secret", &bad, 1000), GrantVerdict::Ended(_)));
+        }
+        assert!(matches!(grant.use_code("secret", &claim(), 1061), GrantVerdict::Ended(_)));
+        grant.rotate("r1", Secret::new("first"), 1001);
+        assert!(matches!(grant.use_code("secret", &claim(), 1002), GrantVerdict::Ended(_)));
+    }
+
+    // wire: OS-8, OA-20
+    #[test]
+    fn a_refresh_token_that_was_replaced_repeats_its_answer_for_half_a_minute() {
+        let mut grant = grant();
+        assert!(
+            matches!(grant.use_refresh("r1", "c", 1000), GrantVerdict::Ended(_)),
+            "no token yet"
+        );
+        grant.rotate("r1", Secret::new("first"), 1000);
+        assert_eq!(grant.use_refresh("r1", "c", 1001), GrantVerdict::Tokens);
+        grant.rotate("r2", Secret::new("second"), 1001);
+        assert_eq!(grant.use_refresh("r1", "c", 1031), GrantVerdict::Repeat(Secret::new("second")));
+        assert!(matches!(grant.use_refresh("r1", "c", 1032), GrantVerdict::Ended(_)));
+        assert!(matches!(grant.use_refresh("r2", "other", 1002), GrantVerdict::Ended(_)));
+        assert_eq!(grant.use_refresh("r2", "c", 1032), GrantVerdict::Tokens);
+        grant.rotate("r3", Secret::new("third"), 1010);
+        assert!(matches!(grant.use_refresh("r1", "c", 1011), GrantVerdict::Ended(_)), "two ago");
+        let kept = serde_json::to_string(&grant).unwrap();
+        for secret in ["\"r3\"", "\"secret\"", VERIFIER] {
+            assert!(!kept.contains(secret), "only hashes are kept");
+        }
+    }
+
+    // wire: OS-8
+    #[test]
+    fn a_grant_lives_while_its_person_is_known_to_be_there() {
+        let mut grant = grant();
+        assert!(!grant.is_over(1060) && grant.is_over(1061), "nobody came with the code");
+        grant.rotate("r1", Secret::default(), 1000);
+        assert!(!grant.is_over(1000 + UNCHECKED) && grant.is_over(1001 + UNCHECKED));
+        grant.idp.refresh_token = Some(Secret::new("x"));
+        assert!(!grant.needs_check(1299) && grant.needs_check(1300));
+        assert!(!grant.is_over(1001 + UNCHECKED), "it is asked first");
+        assert!(grant.is_over(1001 + GRANT_IDLE));
+    }
+
+    #[test]
+    fn tokens_name_their_grant() {
+        let (id, secret) = ("0123456789abcdef".repeat(2), "f".repeat(64));
+        assert_eq!(split_token(&format!("{id}.{secret}")), Some((&*id, &*secret)));
+        for bad in
+            ["", ".", "a.b", &id, &format!("{id}.{secret}.x"), &format!("{id}.{}", "é".repeat(16))]
+        {
+            assert_eq!(split_token(bad), None, "{bad}");
+        }
+    }
+}
