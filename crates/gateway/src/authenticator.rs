@@ -152,6 +152,11 @@ impl Authenticator {
         Hearing(hear)
     }
 
+    /// Who checks tokens and their issuers.
+    pub(crate) fn issuers(&self) -> &Arc<Issuers> {
+        &self.issuers
+    }
+
     /// Whether anybody may come in without showing who they are.
     pub fn is_open(&self) -> bool {
         self.table().access.is_open()

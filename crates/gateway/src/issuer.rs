@@ -284,6 +284,66 @@ impl Issuers {
     }
 }
 
+/// What issuers say of people, and not of tokens.
+impl Issuers {
+    /// The claims of a JWT that the issuer of this name has signed. They may say anything.
+    pub(crate) async fn verify(
+        &self,
+        name: &str,
+        token: &str,
+    ) -> Result<Map<String, Value>, IssuerFault> {
+        let state = self.state(name)?;
+        let token = SignedToken::parse(token)?;
+        let mut keys_read = state.keys_read.subscribe();
+        let mut verified = state.verifies(&token);
+        if verified.is_err() && state.may_read_again() {
+            state.read_again();
+            _ = tokio::time::timeout(KEY_WAIT, keys_read.changed()).await;
+            verified = state.verifies(&token);
+        }
+        verified.map(|()| token.claims().clone()).map_err(IssuerFault::Form)
+    }
+
+    /// What the issuer of this name tells the bearer of one of its tokens about a person.
+    pub(crate) async fn userinfo(
+        &self,
+        name: &str,
+        token: &str,
+    ) -> Result<Map<String, Value>, IssuerFault> {
+        let state = self.state(name)?;
+        let url = state.discover("userinfo_endpoint").await?;
+        Ok(bounded::get_as(&state.fetch, &url, token, MAX_DOCUMENT).await?.object)
+    }
+
+    /// The rule of the issuer of this name.
+    pub(crate) fn rule(&self, name: &str) -> Option<IssuerRule> {
+        self.state(name).ok().map(|state| state.rule.clone())
+    }
+
+    /// Seconds of Unix time.
+    pub(crate) fn now(&self) -> u64 {
+        (self.clock)()
+    }
+
+    fn state(&self, name: &str) -> Result<Arc<IssuerState>, IssuerFault> {
+        let states = read(&self.states);
+        let state = states.iter().find(|state| state.rule.name == name);
+        state.map(Arc::clone).ok_or(IssuerFault::Gone)
+    }
+}
+
+/// Why an issuer says nothing of a person that counts.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IssuerFault {
+    #[error("{0}")]
+    Ask(#[from] AskError),
+    #[error("{0}")]
+    Form(#[from] BadToken),
+    #[error("the issuer is not in the configuration any more")]
+    Gone,
+}
+
 enum JwtCheck {
     Counts(Arc<KnownToken>),
     /// After keys were read it may count.
@@ -381,6 +441,11 @@ impl IssuerState {
         let set = lock(&self.keys);
         set.read.filter(|at| at.elapsed() < OLD_KEYS)?;
         Some(Arc::clone(&set.keys))
+    }
+
+    fn verifies(&self, token: &SignedToken<'_>) -> Result<(), BadToken> {
+        let keys = self.usable_keys().unwrap_or_default();
+        token.verify(keys.iter().map(|key| &key.jwk)).map(drop)
     }
 
     fn is_failing(&self) -> bool {

@@ -38,6 +38,7 @@ pub mod credential;
 pub mod fleet;
 pub mod gateway;
 pub mod glob;
+pub mod idp;
 pub mod issuer;
 pub mod merge;
 pub mod metrics;

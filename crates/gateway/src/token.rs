@@ -105,6 +105,11 @@ impl IssuerRule {
         part(self) == part(other)
     }
 
+    /// Whether all claims that the file names are there.
+    pub(crate) fn has_all_claims(&self, claims: &Map<String, Value>) -> bool {
+        self.claims.keys().all(|name| find(claims, name).is_some())
+    }
+
     /// The values of those claims that the file names.
     pub(crate) fn pick(&self, claims: &Map<String, Value>) -> Vec<(String, String)> {
         let mut picked = Vec::new();

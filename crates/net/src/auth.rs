@@ -20,5 +20,5 @@ mod sign_in;
 pub mod store;
 
 pub use credential::OauthCredential;
-pub use fetch::ReachPolicy;
-pub use sign_in::{Account, Authorizer, LoginMode, SignInOptions};
+pub use fetch::{AuthFetch, ReachPolicy};
+pub use sign_in::{Account, Authorizer, LoginMode, SignInOptions, SystemTools};

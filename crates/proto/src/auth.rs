@@ -35,7 +35,7 @@ pub use machine::{Answer, AuthBody, AuthRequest, AuthResponse, KeyAlgorithm, Sig
 pub use metadata::{ResourceMetadata, ServerMetadata, is_loopback, origin_of};
 pub use record::{
     AuthMethod, FailedSignIn, LONGEST_SIGN_IN, PendingSignIn, Registration, Secret, TokenRecord,
-    TokenSource,
+    TokenSource, is_same,
 };
 pub use settings::{Endpoints, GrantType, IdentityProvider, OauthSettings, ResourceParameter};
 pub use token::dpop_proof;
@@ -180,19 +180,19 @@ impl AuthError {
 const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A value as forms and queries have it.
-fn encode(value: &str) -> Cow<'_, str> {
+pub fn encode(value: &str) -> Cow<'_, str> {
     utf8_percent_encode(value, FORM).into()
 }
 
 /// A form, or a query.
-fn form<'p>(pairs: impl IntoIterator<Item = (&'p str, &'p str)>) -> String {
+pub fn form<'p>(pairs: impl IntoIterator<Item = (&'p str, &'p str)>) -> String {
     let pairs =
         pairs.into_iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// The pairs of a query. What is not text is no pair.
-fn query_pairs(query: &str) -> Vec<(String, String)> {
+/// The pairs of a query or a form, 64 at most. What is not text is no pair.
+pub fn query_pairs(query: &str) -> Vec<(String, String)> {
     let decode = |text: &str| {
         percent_decode_str(&text.replace('+', " ")).decode_utf8().ok().map(Cow::into_owned)
     };

@@ -1,5 +1,6 @@
 //! An authorization server for tests, on a real socket and with real signatures: its metadata,
-//! its keys, and what it says about tokens. Nobody signs in there: the test makes the tokens.
+//! its keys, and what it says about tokens. Nobody signs in there: the test makes the tokens,
+//! and says which ones a code gets.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +27,10 @@ struct Books {
     published: Vec<Value>,
     signers: Vec<Signer>,
     active: HashMap<String, Value>,
+    /// What the token endpoint gives for a code or a refresh token.
+    given: HashMap<String, Value>,
+    /// What is said of whoever has any token.
+    userinfo: Option<Value>,
     is_down: bool,
     /// How often the keys were read, and how often somebody asked about a token.
     reads: usize,
@@ -118,6 +123,21 @@ impl Issuer {
         self.sign(&self.claims(subject, audience, changes))
     }
 
+    /// An ID token of `subject` for `client`, with these changes to its claims.
+    pub fn id_token(&self, subject: &str, client: &str, changes: &Value) -> String {
+        self.sign(&self.claims(subject, client, changes))
+    }
+
+    /// Has the token endpoint give these tokens for a code or a refresh token; null for none.
+    pub fn give(&self, grant: &str, tokens: Value) {
+        self.books().given.insert(grant.to_owned(), tokens);
+    }
+
+    /// Says this of whoever asks with a token.
+    pub fn say_of_everybody(&self, userinfo: Value) {
+        self.books().userinfo = Some(userinfo);
+    }
+
     /// Says that this opaque token is active, with these claims.
     pub fn activate(&self, token: &str, claims: Value) {
         self.books().active.insert(token.to_owned(), claims);
@@ -147,8 +167,25 @@ fn answer(books: &Mutex<Books>, url: &str, hit: &Hit) -> (u16, Value) {
                 "issuer": url,
                 "jwks_uri": format!("{url}/jwks"),
                 "introspection_endpoint": format!("{url}/introspect"),
+                "authorization_endpoint": format!("{url}/authorize"),
+                "token_endpoint": format!("{url}/token"),
+                "userinfo_endpoint": format!("{url}/userinfo"),
             });
             (200, metadata)
+        }
+        "/realm/userinfo" => match &books.userinfo {
+            Some(userinfo) if hit.header("authorization").is_some() => (200, userinfo.clone()),
+            _ => (403, json!({})),
+        },
+        "/realm/token" => {
+            let body = String::from_utf8_lossy(&hit.body);
+            let mut pairs = body.split('&').filter_map(|pair| pair.split_once('='));
+            let grant = pairs.find(|(name, _)| matches!(*name, "code" | "refresh_token"));
+            let given = grant.and_then(|(_, grant)| books.given.get(grant)).cloned();
+            match given.filter(|given| !given.is_null()) {
+                Some(given) => (200, given),
+                None => (400, json!({"error": "invalid_grant"})),
+            }
         }
         "/realm/jwks" => (200, json!({"keys": books.published})),
         // "gw:s3cret", in base64.

@@ -70,6 +70,20 @@ pub async fn get(fetch: &Fetch, url: &str, most: usize) -> Result<AskedDocument,
     ask(fetch, url, request, Bytes::new(), most).await
 }
 
+/// Reads a JSON object that is only for the bearer of a token.
+pub async fn get_as(
+    fetch: &Fetch,
+    url: &str,
+    token: &str,
+    most: usize,
+) -> Result<AskedDocument, AskError> {
+    let mut bearer = HeaderValue::try_from(format!("Bearer {token}"))
+        .map_err(|_| AskError::BadUrl { url: url.to_owned() })?;
+    bearer.set_sensitive(true);
+    let request = Request::builder().method(Method::GET).header(AUTHORIZATION, bearer);
+    ask(fetch, url, request, Bytes::new(), most).await
+}
+
 /// Sends a form, authenticated by an id and a secret, and reads a JSON object. It follows no redirect.
 pub async fn post_form(
     fetch: &Fetch,

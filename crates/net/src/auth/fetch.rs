@@ -25,7 +25,7 @@ pub(super) const DPOP_NONCE: &str = "dpop-nonce";
 
 /// Sends the requests of sign-ins at one server.
 #[derive(Debug)]
-pub(super) struct AuthFetch {
+pub struct AuthFetch {
     /// Reaches what the user named themselves.
     open: Fetch,
     /// Reaches what others may name, once it is known where the server is.
@@ -45,12 +45,14 @@ pub struct ReachPolicy {
 }
 
 impl AuthFetch {
-    pub(super) fn new(open: Fetch, server: Uri, policy: ReachPolicy) -> Self {
+    /// Sends by `open` what the user named, and elsewhere as `policy` has it. `server` is what
+    /// all other URLs are named by.
+    pub fn new(open: Fetch, server: Uri, policy: ReachPolicy) -> Self {
         Self { open, careful: OnceCell::new(), server, policy }
     }
 
     /// Sends a request. An error is the reason in words.
-    pub(super) async fn send(&self, request: AuthRequest) -> Result<AuthResponse, String> {
+    pub async fn send(&self, request: AuthRequest) -> Result<AuthResponse, String> {
         let sending = tokio::time::timeout(WAIT, self.send_all(request));
         sending.await.unwrap_or_else(|_| Err(format!("no answer within {} s", WAIT.as_secs())))
     }

@@ -590,7 +590,7 @@ async fn write(lock: &mut dyn RecordLock, record: &impl Serialize) -> Result<(),
 
 /// The clock, the chance and the keys of this machine.
 #[derive(Debug)]
-struct SystemTools;
+pub struct SystemTools;
 
 impl Tools for SystemTools {
     fn random(&self) -> [u8; 32] {

@@ -36,6 +36,12 @@ pub struct TokenSubject {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadClaims {
+    /// `azp` or `aud` is another client.
+    #[error("the token was issued to another client (aud, azp)")]
+    OtherClient,
+    /// `nonce` is not the one that was sent.
+    #[error("the token belongs to another sign-in (nonce)")]
+    OtherNonce,
     /// It was made for a client that proves a key with each request.
     #[error("the token is bound to a key (cnf), and no proof of it is asked for here")]
     Bound,
@@ -76,6 +82,27 @@ pub fn check_token(
 ) -> Result<TokenSubject, BadClaims> {
     check_type(typ, claims, rules.is_typed)?;
     check_claims(claims, rules)
+}
+
+/// Checks the claims of an ID token that was issued to `client`; gives the subject. `nonce` is
+/// what the request had, if there was one: a renewed ID token need not repeat it.
+pub fn check_id_token(
+    claims: &Map<String, Value>,
+    rules: TokenRules<'_>,
+    client: &str,
+    nonce: Option<&str>,
+) -> Result<String, BadClaims> {
+    let TokenSubject { subject, audiences, .. } = check_claims(claims, rules)?;
+    let party = claims.get("azp").map(|party| party.as_str() == Some(client));
+    let is_named = audiences.iter().any(|audience| audience == client);
+    if !is_named || !party.unwrap_or(audiences.len() == 1) {
+        return Err(BadClaims::OtherClient);
+    }
+    let found = claims.get("nonce").and_then(Value::as_str);
+    if nonce.is_some_and(|nonce| found.is_none_or(|found| !super::is_same(found, nonce))) {
+        return Err(BadClaims::OtherNonce);
+    }
+    Ok(subject)
 }
 
 /// Checks the answer of an introspection endpoint, which need not repeat the issuer.
@@ -250,6 +277,36 @@ mod tests {
             json!({"scope": null, "scp": ["mcp:read"]}),
         ] {
             assert!(check(None, change.clone()).is_ok(), "{change}");
+        }
+    }
+
+    // wire: OS-6
+    #[test]
+    fn an_id_token_is_for_one_client_and_one_sign_in() {
+        let rules = TokenRules { issuer: "https://a.example", is_typed: false, now: NOW };
+        let check = |change: Value, nonce| {
+            let claims = json!({
+                "iss": "https://a.example", "sub": "ada", "aud": "gw", "exp": NOW + 60, "nonce": "n",
+            });
+            let Value::Object(mut claims) = claims else { panic!("an object") };
+            claims.extend(change.as_object().unwrap().clone());
+            check_id_token(&claims, rules, "gw", nonce)
+        };
+        assert_eq!(check(json!({}), Some("n")), Ok("ada".to_owned()));
+        assert_eq!(check(json!({}), None), Ok("ada".to_owned()));
+        let two = json!(["gw", "other"]);
+        assert!(check(json!({"aud": two, "azp": "gw"}), Some("n")).is_ok());
+        for (change, why) in [
+            (json!({"nonce": "m"}), BadClaims::OtherNonce),
+            (json!({"nonce": null}), BadClaims::OtherNonce),
+            (json!({"aud": "other"}), BadClaims::OtherClient),
+            (json!({"aud": two}), BadClaims::OtherClient),
+            (json!({"azp": "other"}), BadClaims::OtherClient),
+            (json!({"iss": "https://b.example"}), BadClaims::OtherIssuer),
+            (json!({"exp": NOW - 61}), BadClaims::Expired),
+            (json!({"sub": ""}), BadClaims::NoSubject),
+        ] {
+            assert_eq!(check(change.clone(), Some("n")), Err(why), "{change}");
         }
     }
 

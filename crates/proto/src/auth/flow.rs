@@ -224,6 +224,10 @@ impl Flow {
     }
 
     async fn find_resource(&self, server: &Uri) -> Result<Option<ResourceMetadata>, AuthError> {
+        // Somebody signs in at the authorization server itself, to say who they are.
+        if self.goal.settings.issuer.as_ref() == Some(&self.goal.server) {
+            return Ok(None);
+        }
         for place in resource_places(server, self.goal.challenge.as_ref()) {
             check_endpoint(&place)?;
             if let Some(found) = self.read::<ResourceMetadata>(&place).await? {
@@ -521,7 +525,8 @@ impl Flow {
         let offline = "offline_access".to_owned();
         let has_offline = found.metadata.scopes_supported.contains(&offline);
         let is_persons = matches!(self.goal.settings.grant, GrantType::Code | GrantType::Device);
-        if has_offline && is_persons { union(&scopes, &[offline]) } else { scopes }
+        let is_wanted = is_persons && !self.goal.settings.is_brief;
+        if has_offline && is_wanted { union(&scopes, &[offline]) } else { scopes }
     }
 
     async fn ask_person(

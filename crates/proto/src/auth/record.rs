@@ -240,7 +240,7 @@ impl PendingSignIn {
 }
 
 /// Whether both are the same. Takes the same time wherever they differ.
-fn is_same(one: &str, two: &str) -> bool {
+pub fn is_same(one: &str, two: &str) -> bool {
     let pairs = one.bytes().zip(two.bytes());
     let difference = pairs.fold(0, |sum, (a, b)| std::hint::black_box(sum | (a ^ b)));
     one.len() == two.len() && difference == 0

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::Secret;
 
 /// What the user says; nothing of it has to be said.
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of its own in files")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OauthSettings {
     /// How a token is got.
@@ -42,6 +43,8 @@ pub struct OauthSettings {
     /// The tokens are for no server at a URL: there is no metadata of one, and `issuer` says
     /// who issues them.
     pub is_local: bool,
+    /// The person is only asked who they are: no refresh token is asked for.
+    pub is_brief: bool,
 }
 
 /// Endpoints of an authorization server that the user names.
