@@ -22,15 +22,17 @@ const FLAGS = [
 const REFUSE = /cancel|abort|deny|refuse/i;
 
 /** Fills in the first form of the page and sends it, or refuses; false when there is no form. */
-async function answer(page, { user, deny }) {
+async function answer(page, { user, deny, key }) {
+  // A page that leads on by itself.
+  if (await page.locator('meta[http-equiv=refresh]').count()) await page.waitForNavigation({ timeout: STEP_MS }).catch(() => {});
   const form = page.locator('form').first();
   if (!(await form.count())) return false;
   for (const field of await form.locator('input[type=text]').all()) {
     if (!(await field.inputValue())) await field.fill(user);
   }
-  for (const field of await form.locator('input[type=password]').all()) await field.fill('x');
+  for (const field of await form.locator('input[type=password]').all()) await field.fill((await field.getAttribute('name')) === 'key' ? key : 'x');
   const refuse = page.locator('a, button').filter({ hasText: REFUSE }).first();
-  const agree = page.locator('button[type=submit], input[type=submit]').filter({ hasNotText: REFUSE }).first();
+  const agree = page.locator('button[type=submit], input[type=submit], button.main').filter({ hasNotText: REFUSE }).first();
   const navigated = page.waitForNavigation({ timeout: STEP_MS });
   await (deny ? refuse : agree).click({ timeout: STEP_MS });
   await navigated;
@@ -48,7 +50,7 @@ async function arrive(page) {
 }
 
 /** Opens `address` in a new Chromium; gives the last page's status, URL and text, and the hosts that were asked in vain. */
-export async function visit(address, { user = 'ada', deny = false, screenshots, script = true } = {}) {
+export async function visit(address, { user = 'ada', deny = false, key, screenshots, script = true } = {}) {
   const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'switchboard-chromium-'));
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: CHROMIUM, args: FLAGS, headless: true, javaScriptEnabled: script,
@@ -74,7 +76,7 @@ export async function visit(address, { user = 'ada', deny = false, screenshots, 
       await arrive(page);
       await shoot(count);
       if (count > MOST_PAGES) throw new Error(`no end after ${MOST_PAGES} pages`);
-      if (!(await answer(page, { user, deny }))) break;
+      if (!(await answer(page, { user, deny, key }))) break;
     }
     return { status, url: new URL(page.url()), text: await page.locator('body').innerText(), foreign: [...foreign] };
   } finally {

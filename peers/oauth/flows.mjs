@@ -16,6 +16,7 @@ import { sdkClient } from './lib/sdk-client.mjs';
 import { REDIRECTS, Switchboard, until } from './lib/switchboard.mjs';
 import * as chromium from './chromium.mjs';
 import { visit } from './person.mjs';
+import { users } from './users.mjs';
 
 const EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 const JWT_BEARER = 'urn:ietf:params:oauth:grant-type:jwt-bearer';
@@ -465,3 +466,5 @@ scenario('ten processes renew at once: one token request a round, none refused',
     assert.deepEqual({ refreshes, signIns, errors }, { refreshes: round, signIns: 1, errors: {} });
   }
 });
+
+users(scenario);

@@ -46,14 +46,14 @@ function attributes(tag) {
 const tags = (html, name) => (html.match(new RegExp(`<${name}\\b[^>]*>`, 'gi')) ?? []).map(attributes);
 
 /** The first form of a page: where it goes, and its fields as a person fills them in. */
-export function formOf(html, url, { user, deny }) {
+export function formOf(html, url, { user, deny, key }) {
   const [form] = /<form\b[^]*?<\/form>/i.exec(html) ?? [];
   if (!form) return undefined;
   const { action, id } = tags(form, 'form')[0];
   const fields = new URLSearchParams();
   for (const { type = 'text', name, value = '' } of tags(form, 'input')) {
     if (!name || type === 'submit') continue;
-    fields.set(name, value || (type === 'password' ? 'x' : type === 'text' ? user : ''));
+    fields.set(name, value || (name === 'key' ? key : type === 'password' ? 'x' : type === 'text' ? user : ''));
   }
   const buttons = [...tags(form, 'button'), ...tags(html.replace(form, ''), 'button').filter((one) => one.form === id && id)];
   const refusing = ({ name, value }) => /abort|cancel|deny/i.test(`${name} ${value}`);
@@ -79,7 +79,7 @@ async function step({ url, method, body }, cookies) {
 }
 
 /** Goes where `address` leads, but not to `stopAt`; gives the last page's status, URL and text. */
-export async function visit(address, { user = 'ada', deny = false, say = () => {}, stopAt } = {}) {
+export async function visit(address, { user = 'ada', deny = false, key, say = () => {}, stopAt } = {}) {
   const cookies = new Cookies();
   let next = { url: new URL(address), method: 'GET' };
   for (let count = 0; count < MOST_STEPS; count += 1) {
@@ -99,7 +99,7 @@ export async function visit(address, { user = 'ada', deny = false, say = () => {
       if (stopAt && next.url.href.startsWith(stopAt)) return { status: response.status, url: next.url, text };
       continue;
     }
-    const form = response.ok && formOf(text, next.url, { user, deny });
+    const form = response.ok && formOf(text, next.url, { user, deny, key });
     if (!form) return { status: response.status, url: next.url, text };
     next = form.refuse ? { url: form.refuse, method: 'GET' } : { url: form.url, method: 'POST', body: form.fields };
   }

@@ -382,6 +382,11 @@ impl Web {
         Ok((web, ServedSites { sites, template, authenticator, address, sessions, there }))
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Serves until a signal.
     pub(crate) async fn serve(self, stop: StopSignal) {
         announce(self.address, &self.sites);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde_json::{Map, Value};
-use switchboard_gateway::account::Accounts;
+use switchboard_gateway::account::{Accounts, account_of};
 use switchboard_gateway::config::OauthPlan;
 use switchboard_net::auth::person::Nobody;
 use switchboard_net::auth::store::{
@@ -67,7 +67,7 @@ pub(crate) fn shared_accounts() -> Accounts {
     let reach = ReachPolicy { is_strict: true, ..ReachPolicy::default() };
     let options = SignInOptions { mode: LoginMode::Never, reach, ..SignInOptions::default() };
     let store = Arc::new(UserStore::new(&StoreArgs::default()));
-    Accounts { store, person: Arc::new(Nobody), options }
+    Accounts::new(store, Arc::new(Nobody), options)
 }
 
 /// The account that files and flags name.
@@ -77,7 +77,18 @@ pub(crate) fn authorizer(
     asking: AskUser,
     fetch: Fetch,
 ) -> CommandResult<Authorizer> {
-    let account = account(found, args.account.clone())?;
+    let account = account(found, args.account.clone(), None)?;
+    authorizer_of(account, found, args, asking, fetch)
+}
+
+/// The same for this account.
+pub(crate) fn authorizer_of(
+    account: Account,
+    found: &NamedServer,
+    args: &OauthArgs,
+    asking: AskUser,
+    fetch: Fetch,
+) -> CommandResult<Authorizer> {
     let settings = settings(&found.oauth, args)?;
     if settings.use_id_token {
         tracing::warn!(
@@ -91,12 +102,16 @@ pub(crate) fn authorizer(
 }
 
 /// Whose tokens are meant.
-pub(crate) fn account(found: &NamedServer, account: Option<String>) -> CommandResult<Account> {
-    let Target::Url { url, .. } = found.server.target() else {
+pub(crate) fn account(
+    found: &NamedServer,
+    account: Option<String>,
+    principal: Option<&str>,
+) -> CommandResult<Account> {
+    let Some(named) = account_of(found.server.target(), &found.oauth, principal) else {
         let hint = "a command gets its credentials from its environment: \"env\" in its file";
         return wrong("only servers at a URL can be signed in to", hint);
     };
-    Ok(Account { account, ..Account::of(url) })
+    Ok(Account { account: account.or(named.account), ..named })
 }
 
 /// What the file says, and what the flags say on top of it.

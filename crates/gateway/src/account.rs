@@ -1,14 +1,29 @@
 //! Accounts at servers that want an access token: whose they are, and where they are kept.
+//!
+//! ```text
+//!   no users, or "account": "shared" ──▶ the account of `switchboard login`
+//!   users, and "oauth": true         ──▶ UserCredential: the account of the user of a connection
+//!   users, and nothing said          ──▶ none; a server that wants one is refused in plain words
+//! ```
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
 
-use http::header::AUTHORIZATION;
-use switchboard_net::auth::person::SignInPerson;
-use switchboard_net::auth::store::RecordStore;
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, Request, StatusCode};
+use switchboard_net::auth::person::{Nobody, SignInPerson};
+use switchboard_net::auth::store::{RecordKind, RecordStore};
 use switchboard_net::auth::{Account, Authorizer, OauthCredential, SignInOptions};
 use switchboard_net::http::fetch::Fetch;
-use switchboard_net::upstream::{Credential, Target};
+use switchboard_net::upstream::{
+    Credential, CredentialRefusal, CredentialUser, FetchedHeaders, Fetching, NoCredential, Target,
+};
+use switchboard_proto::auth::{AuthError, Challenge, TokenRecord};
+use tokio::time::Instant;
 
+use crate::config::{AccountOwner, OauthPlan};
+use crate::lock;
 use crate::plan::ServerPlan;
 
 /// Where the accounts of servers are kept, and how people are asked for them.
@@ -20,30 +35,286 @@ pub struct Accounts {
     pub person: Arc<dyn SignInPerson>,
     /// How they are asked.
     pub options: SignInOptions,
+    /// What servers asked for when they refused a user.
+    pub(crate) challenges: Arc<Mutex<HashMap<UserOfServer, Challenge>>>,
 }
 
+/// The name of a server and that of a user.
+type UserOfServer = (String, String);
+
+/// Refusals that are remembered until their users have signed in; with more, a sign-in asks
+/// for what the server's metadata says.
+const MOST_CHALLENGES: usize = 1000;
+
+/// Users of one server whose credentials are at hand.
+const MOST_USERS: usize = 1024;
+
 impl Accounts {
+    /// Accounts in this store.
+    pub fn new(
+        store: Arc<dyn RecordStore>,
+        person: Arc<dyn SignInPerson>,
+        options: SignInOptions,
+    ) -> Self {
+        Self { store, person, options, challenges: Arc::default() }
+    }
+
     /// What a server is shown: what it is shown anyway, and the token of its account. Nothing
-    /// else if it is a command, if its file says that it wants no token, or if the file has an
-    /// `Authorization` of its own.
+    /// else if its file says that it wants no token, or has an `Authorization` of its own.
     pub fn credential(
         &self,
         server: &ServerPlan,
         others: Option<Arc<dyn Credential>>,
         fetch: Fetch,
     ) -> Option<Arc<dyn Credential>> {
-        let Target::Url { url, headers, .. } = &server.target else { return others };
+        let none = HeaderMap::new();
+        let headers = match &server.target {
+            Target::Url { headers, .. } => headers,
+            Target::Command(_) if server.oauth.inject.is_some() => &none,
+            Target::Command(_) => return others,
+        };
         let wanted = server.oauth.is_wanted;
         if wanted == Some(false) || wanted.is_none() && headers.contains_key(AUTHORIZATION) {
             return others;
         }
-        let settings = server.oauth.settings.clone();
-        let (store, person) = (Arc::clone(&self.store), Arc::clone(&self.person));
+        let others = others.unwrap_or_else(|| Arc::new(FixedHeaders(headers.clone())));
+        Some(match server.oauth.owner {
+            AccountOwner::Operator => {
+                let person = Arc::clone(&self.person);
+                let authorizer = self.authorizer(server, None, fetch, person)?;
+                Arc::new(OauthCredential::beside(authorizer, others, wanted.is_none()))
+            }
+            AccountOwner::EachUser => {
+                let (accounts, server) = (self.clone(), server.clone());
+                let users = Mutex::default();
+                Arc::new(UserCredential { accounts, server, others, fetch, users })
+            }
+            AccountOwner::Unsaid => Arc::new(UnsaidAccount(others)),
+        })
+    }
+
+    /// Gets the tokens of one user, or of whoever runs us.
+    pub(crate) fn authorizer(
+        &self,
+        server: &ServerPlan,
+        principal: Option<&str>,
+        fetch: Fetch,
+        person: Arc<dyn SignInPerson>,
+    ) -> Option<Authorizer> {
+        let account = account_of(&server.target, &server.oauth, principal)?;
         let options = SignInOptions { name: server.name.clone(), ..self.options.clone() };
-        let authorizer = Authorizer::new(Account::of(url), settings, store, fetch, person, options);
-        Some(match others {
-            Some(others) => Arc::new(OauthCredential::beside(authorizer, others, wanted.is_none())),
-            None => Arc::new(OauthCredential::new(authorizer, headers.clone())),
+        let (settings, store) = (server.oauth.settings.clone(), Arc::clone(&self.store));
+        Some(Authorizer::new(account, settings, store, fetch, person, options))
+    }
+
+    /// Whether a user has signed in to a server, and need not do so again.
+    pub(crate) async fn is_connected(&self, server: &ServerPlan, principal: &str) -> bool {
+        let Some(account) = account_of(&server.target, &server.oauth, Some(principal)) else {
+            return false;
+        };
+        let found = self.store.read(&account.record(RecordKind::Tokens)).await;
+        let Ok(Some(content)) = found else { return false };
+        let record = serde_json::from_slice::<TokenRecord>(&content);
+        let has_challenge = lock(&self.challenges).contains_key(&key(server, principal));
+        record.is_ok_and(|it| it.refresh_token.is_some() || !it.is_over(unix_time()))
+            && !has_challenge
+    }
+
+    /// What a server said when it refused a user (OU-7).
+    pub(crate) fn challenge(&self, server: &ServerPlan, principal: &str) -> Option<Challenge> {
+        lock(&self.challenges).get(&key(server, principal)).cloned()
+    }
+
+    /// A user has signed in: what was asked for before is over.
+    pub(crate) fn forget_challenge(&self, server: &ServerPlan, principal: &str) {
+        lock(&self.challenges).remove(&key(server, principal));
+    }
+
+    fn keep_challenge(&self, server: &ServerPlan, principal: &str, challenge: Challenge) {
+        let mut all = lock(&self.challenges);
+        if all.len() < MOST_CHALLENGES || all.contains_key(&key(server, principal)) {
+            all.insert(key(server, principal), challenge);
+        }
+    }
+}
+
+fn key(server: &ServerPlan, principal: &str) -> UserOfServer {
+    (server.name.clone(), principal.to_owned())
+}
+
+fn unix_time() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// Whose tokens they are. Those of a command are for whoever its issuer issues them for.
+pub fn account_of(target: &Target, oauth: &OauthPlan, principal: Option<&str>) -> Option<Account> {
+    let account = match target {
+        Target::Url { url, .. } => Account::of(url),
+        Target::Command(command) => {
+            let settings = oauth.inject.as_ref().map(|_| &oauth.settings)?;
+            let issuer = settings.issuer.clone().or_else(|| settings.endpoints.token.clone())?;
+            let account = Some(format!("command {}", command.name));
+            Account { server: issuer, account, principal: None }
+        }
+    };
+    Some(Account { principal: principal.map(ToOwned::to_owned), ..account })
+}
+
+/// Shows a server the token of the user that a connection is for (OU-1).
+struct UserCredential {
+    accounts: Accounts,
+    server: ServerPlan,
+    others: Arc<dyn Credential>,
+    fetch: Fetch,
+    /// By name, with when it was last used.
+    users: Mutex<HashMap<String, (Arc<UserTokens>, Instant)>>,
+}
+
+struct UserTokens {
+    authorizer: Authorizer,
+    credential: OauthCredential,
+}
+
+impl fmt::Debug for UserCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UserCredential").field("server", &self.server.name).finish_non_exhaustive()
+    }
+}
+
+impl UserCredential {
+    fn find(&self, principal: &str) -> Option<Arc<UserTokens>> {
+        let now = Instant::now();
+        let mut users = lock(&self.users);
+        if let Some((found, used)) = users.get_mut(principal) {
+            *used = now;
+            return Some(Arc::clone(found));
+        }
+        let (fetch, person) = (self.fetch.clone(), Arc::new(Nobody));
+        let authorizer = self.accounts.authorizer(&self.server, Some(principal), fetch, person)?;
+        let others = Arc::clone(&self.others);
+        let credential = OauthCredential::beside(authorizer.clone(), others, false);
+        let made = Arc::new(UserTokens { authorizer, credential });
+        if users.len() >= MOST_USERS {
+            let oldest = users.iter().min_by_key(|(_, (_, used))| *used);
+            let oldest = oldest.map(|(name, _)| name.clone()).unwrap_or_default();
+            users.remove(&oldest);
+        }
+        users.insert(principal.to_owned(), (Arc::clone(&made), now));
+        Some(made)
+    }
+
+    /// The user has to sign in, for what the server said.
+    fn refuse(&self, principal: &str, refusal: Option<&CredentialRefusal>) -> NoCredential {
+        let values = refusal.iter().flat_map(|it| it.answer.get_all(WWW_AUTHENTICATE));
+        let challenge = Challenge::find(values.filter_map(|value| value.to_str().ok()));
+        if let Some(challenge) = challenge {
+            self.accounts.keep_challenge(&self.server, principal, challenge);
+        }
+        let (server, user) = (&*self.server.name, principal);
+        tracing::info!(server, user, "the user has to sign in to the server");
+        AuthError::UserSignIn { principal: principal.to_owned() }.into()
+    }
+
+    async fn fetch_headers(
+        &self,
+        user: CredentialUser<'_>,
+        refusal: Option<&CredentialRefusal>,
+    ) -> Result<Option<FetchedHeaders>, NoCredential> {
+        let principal = user.principal;
+        let Some(theirs) = self.find(principal).filter(|_| !principal.is_empty()) else {
+            return Err(AuthError::UserSignIn { principal: principal.to_owned() }.into());
+        };
+        let found = match (theirs.credential.headers(user, refusal).await, refusal) {
+            (Err(NoCredential::NotSignedIn(AuthError::NoPerson(_))), _) => {
+                return Err(self.refuse(principal, refusal));
+            }
+            (Ok(None), Some(refusal))
+                if refusal.status == StatusCode::UNAUTHORIZED && !refusal.is_background =>
+            {
+                return Err(self.refuse(principal, Some(refusal)));
+            }
+            (found, _) => found?,
+        };
+        let Some(mut found) = found else { return Ok(None) };
+        if !found.headers.contains_key(AUTHORIZATION) {
+            // Why there is none, unless there never was one.
+            theirs.authorizer.current().await?;
+            return Err(self.refuse(principal, None));
+        }
+        if self.server.oauth.inject.is_none() {
+            // A user who disconnects, or connects another account, does so at once (OU-9).
+            found.until = Some(Instant::now().into_std());
+        }
+        Ok(Some(found))
+    }
+}
+
+impl Credential for UserCredential {
+    fn passes(&self) -> &[HeaderName] {
+        self.others.passes()
+    }
+
+    fn has_accounts(&self) -> bool {
+        true
+    }
+
+    fn headers<'c>(
+        &'c self,
+        user: CredentialUser<'c>,
+        refusal: Option<&'c CredentialRefusal>,
+    ) -> Fetching<'c> {
+        Box::pin(self.fetch_headers(user, refusal))
+    }
+
+    fn sign(&self, user: CredentialUser<'_>, request: &mut Request<bytes::Bytes>) {
+        if let Some(theirs) = self.find(user.principal) {
+            theirs.credential.sign(user, request);
+        }
+    }
+}
+
+/// The headers of a file, which never change.
+struct FixedHeaders(HeaderMap);
+
+impl Credential for FixedHeaders {
+    fn passes(&self) -> &[HeaderName] {
+        &[]
+    }
+
+    fn headers<'c>(
+        &'c self,
+        _: CredentialUser<'c>,
+        refusal: Option<&'c CredentialRefusal>,
+    ) -> Fetching<'c> {
+        let found = refusal.is_none().then(|| self.0.clone().into());
+        Box::pin(std::future::ready(Ok(found)))
+    }
+}
+
+/// A server whose file does not say whose account it is shown is shown none.
+struct UnsaidAccount(Arc<dyn Credential>);
+
+impl Credential for UnsaidAccount {
+    fn passes(&self) -> &[HeaderName] {
+        self.0.passes()
+    }
+
+    fn headers<'c>(
+        &'c self,
+        user: CredentialUser<'c>,
+        refusal: Option<&'c CredentialRefusal>,
+    ) -> Fetching<'c> {
+        Box::pin(async move {
+            let found = self.0.headers(user, refusal).await?;
+            let Some(refusal) = refusal.filter(|_| found.is_none()) else { return Ok(found) };
+            let values = refusal.answer.get_all(WWW_AUTHENTICATE).iter();
+            let challenge = Challenge::find(values.filter_map(|value| value.to_str().ok()));
+            let wants_oauth = challenge.is_some_and(|it| it.resource_metadata.is_some());
+            if wants_oauth && refusal.status == StatusCode::UNAUTHORIZED {
+                return Err(AuthError::NoAccount.into());
+            }
+            Ok(None)
         })
     }
 }

@@ -198,6 +198,11 @@ impl Authenticator {
         self.table().access.tokens.as_ref()?.lacking(&token.facts, has)
     }
 
+    /// The name of the user whose key this is.
+    pub(crate) fn owner_of_key(&self, shown: &[u8]) -> Option<String> {
+        self.table().access.owner_of_key(shown)
+    }
+
     /// The principal of this name, if they have a key and may come in.
     pub fn principal(&self, name: &str) -> Option<Arc<Principal>> {
         self.table().users.get(name).map(|user| user.principal())

@@ -93,14 +93,25 @@ impl Catalog {
     /// What these are together. The order of the servers is that of their names,
     /// and each has its own within.
     pub fn new(
+        definitions: Vec<Definition>,
+        plan: impl Fn(&str) -> Option<Arc<ServerPlan>>,
+    ) -> Self {
+        Self::with_own(definitions, plan, |_| false)
+    }
+
+    /// The same, some of which are ours: they are offered whatever a plan hides.
+    pub(crate) fn with_own(
         mut definitions: Vec<Definition>,
         plan: impl Fn(&str) -> Option<Arc<ServerPlan>>,
+        is_own: impl Fn(&Definition) -> bool,
     ) -> Self {
         definitions.sort_by(|one, other| one.server.cmp(&other.server));
         let mut catalog = Self::default();
         for definition in &definitions {
             if let Some(plan) = plan(&definition.server) {
-                catalog.add(&plan, definition);
+                if is_own(definition) || plan.filter(definition.kind).lets(&definition.name()) {
+                    catalog.add(&plan, definition);
+                }
             }
         }
         catalog
@@ -119,9 +130,6 @@ impl Catalog {
     fn add(&mut self, plan: &ServerPlan, definition: &Definition) {
         let (server, kind) = (&definition.server, definition.kind);
         let own = definition.name().into_owned();
-        if !plan.filter(kind).lets(&own) {
-            return;
-        }
         let edit = plan.edits(kind).get(&own);
         let edited = edit.and_then(|edit| apply_edit(&definition.text, edit));
         let mut text = edited.unwrap_or_else(|| definition.text.clone());

@@ -32,7 +32,7 @@ pub use expand::{BadVariable, fill_in};
 pub use gateway::{Anonymous, GatewayBounds, GatewaySection, Granted, Group, Listen, ToolSearch};
 pub use import::{Candidate, Import, ImportOutcome, MergeError};
 pub use key::nearest;
-pub use oauth::{CallbackPlan, OauthPlan};
+pub use oauth::{AccountOwner, AccountScope, CallbackPlan, OauthPlan};
 pub use schema::schema;
 pub use settings::{Edit, ServerOptions};
 pub use tree::Placed;

@@ -18,7 +18,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use http::HeaderName;
@@ -39,9 +39,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::connect::Connector;
 use crate::monitor::CallMonitor;
 use crate::plan::{Plan, ServerPlan, ToolSearch};
-use crate::view::{GatewayTasks, People};
+use crate::view::{GatewayTasks, People, Views};
 use crate::{lock, read, write};
 
 pub use crate::view::PersonBounds;
@@ -69,6 +70,8 @@ pub struct Fleet {
     /// Whether a server can tell people apart.
     knows_people: AtomicBool,
     pub(crate) people: People,
+    /// What is served at the paths.
+    views: Mutex<Vec<Weak<Views>>>,
     /// When it was started.
     pub(crate) began: Instant,
 }
@@ -103,6 +106,8 @@ pub struct FleetOptions {
     pub people: PersonBounds,
     /// By what the keys of issuers are read; one of its own if it is not said.
     pub fetch: Option<Fetch>,
+    /// Connects users with accounts of their own.
+    pub connector: Option<Arc<Connector>>,
 }
 
 impl Fleet {
@@ -131,6 +136,7 @@ impl Fleet {
             carried: RwLock::default(),
             knows_people: AtomicBool::new(false),
             people,
+            views: Mutex::default(),
             began: Instant::now(),
         });
         fleet.monitor().know(&fleet);
@@ -155,6 +161,23 @@ impl Fleet {
 
     pub(crate) fn running(&self, name: &str) -> Option<Arc<RunningServer>> {
         read(&self.running_servers).get(name).cloned()
+    }
+
+    /// Who connects users with accounts of their own.
+    pub(crate) fn connector(&self) -> Option<&Arc<Connector>> {
+        self.options.connector.as_ref()
+    }
+
+    /// Something is served at a path.
+    pub(crate) fn remember(&self, views: &Arc<Views>) {
+        let mut all = lock(&self.views);
+        all.retain(|it| it.strong_count() > 0);
+        all.push(Arc::downgrade(views));
+    }
+
+    /// What is served at the paths.
+    pub(crate) fn views(&self) -> Vec<Arc<Views>> {
+        lock(&self.views).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// What sees the calls.
@@ -186,8 +209,9 @@ impl Fleet {
     /// who show it headers of their own.
     pub fn is_open_to_people(&self, server: &str, state: &ServerState) -> bool {
         let is_refused = state.reason.as_ref().is_some_and(Failure::is_about_us);
-        let passes = |it: Arc<RunningServer>| !it.plan.passes().is_empty();
-        is_refused && self.running(server).is_some_and(passes)
+        let lets_in =
+            |it: Arc<RunningServer>| !it.plan.passes().is_empty() || it.plan.has_accounts();
+        is_refused && self.running(server).is_some_and(lets_in)
     }
 
     /// For how many people a server is ready, if it can tell them apart.
@@ -326,7 +350,7 @@ impl Fleet {
             self.roster.add_within(Arc::clone(name), listed, client, plan.start)?;
         }
         // Where clients show headers of their own, they may be let in where we are not.
-        let is_known = plan.passes().is_empty();
+        let is_known = plan.passes().is_empty() && !plan.has_accounts();
         let ours = self.roster.state(name).filter(|_| is_known);
         let always = || watch::channel(ServerState::new(ServerPhase::Ready)).1;
         bridge.follow(name, ours.unwrap_or_else(always));

@@ -67,17 +67,21 @@ impl Gateway {
     /// Starts the servers of `plan`; `server` says how each is reached. Must be
     /// called within a tokio runtime.
     pub fn start(
-        plan: Plan,
+        mut plan: Plan,
         options: FleetOptions,
         server: impl Fn(&ServerPlan) -> ServerTarget + Send + Sync + 'static,
     ) -> Result<Arc<Self>, AddError> {
-        let fetch = options.fetch.clone();
+        plan.assign_accounts();
+        let (fetch, connector) = (options.fetch.clone(), options.connector.clone());
         let fleet = Fleet::start(&plan, options, server)?;
         let (access, most) = (plan.access.clone(), sessions(&plan));
         let authenticator = match fetch {
             Some(fetch) => Authenticator::fetching(access, most, fetch),
             None => Authenticator::new(access, most),
         };
+        if let Some(connector) = connector {
+            connector.serve(&fleet, &authenticator);
+        }
         let all = Views::new(&fleet, fleet.names(), None, &authenticator);
         let mut state = ServedPaths::default();
         state.follow(&fleet, &authenticator, &plan);
@@ -91,7 +95,8 @@ impl Gateway {
     ///
     /// Where we listen does not change, whatever the plan says of it. Bounds of
     /// conversations hold for those that begin from here on.
-    pub fn apply(&self, plan: Plan) -> Result<PlanChanges, AddError> {
+    pub fn apply(&self, mut plan: Plan) -> Result<PlanChanges, AddError> {
+        plan.assign_accounts();
         let mut state = lock(&self.state);
         let changes = plan.diff(&state.plan);
         let old = Arc::clone(&state.plan);

@@ -33,6 +33,7 @@ pub mod account;
 pub mod authenticator;
 pub mod catalog;
 pub mod config;
+pub mod connect;
 pub mod credential;
 pub mod facade;
 pub mod fleet;

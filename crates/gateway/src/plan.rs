@@ -12,11 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use switchboard_net::bridge::Children;
+use switchboard_proto::auth::GrantType;
 use switchboard_proto::pattern::fits;
 
 use crate::config::{
-    Anonymous, Config, GatewaySection, Granted, Placed, Problem, ReadError, SourceLocation,
-    Surroundings, Weight, nearest,
+    AccountOwner, AccountScope, Anonymous, Config, GatewaySection, Granted, Placed, Problem,
+    ReadError, SourceLocation, Surroundings, Weight, nearest,
 };
 use crate::policy::{Access, Grant, Principal};
 use crate::token::IssuerRule;
@@ -46,6 +48,8 @@ pub struct Plan {
     pub search: ToolSearch,
     /// Whether the gateway has tools of its own, which tell of it and of calls.
     pub diagnostics: bool,
+    /// Where people and clients find us, if the files say so.
+    pub public_url: Option<String>,
 }
 
 impl Plan {
@@ -70,6 +74,7 @@ impl Plan {
         plan.search = gateways.iter().find_map(|gateway| gateway.search).unwrap_or_default();
         let diagnostics = gateways.iter().find_map(|gateway| gateway.diagnostics);
         plan.diagnostics = diagnostics.unwrap_or_default();
+        plan.public_url = gateways.iter().find_map(|gateway| gateway.public_url.clone());
         let names: BTreeSet<&str> = files.iter().flat_map(Config::names).collect();
         for group in gateways.iter().flat_map(|gateway| &gateway.groups) {
             let unknown = |server: &Placed<_>| unknown_server(server, &names);
@@ -92,6 +97,26 @@ impl Plan {
         plan.add_principals(&gateways);
         problems.extend(plan.add_tokens(files));
         (plan, problems)
+    }
+
+    /// Says whose account each server is shown, once it is known who may come in: each user's
+    /// own if there are users and the file wants a sign-in (OU-1).
+    pub(crate) fn assign_accounts(&mut self) {
+        let has_users = !self.access.principals.is_empty() || self.access.tokens.is_some();
+        for server in self.servers.values_mut() {
+            let oauth = &mut server.oauth;
+            let takes_person = matches!(oauth.settings.grant, GrantType::Code | GrantType::Device);
+            oauth.owner = match (oauth.is_wanted, oauth.account) {
+                _ if !has_users || !takes_person => AccountOwner::Operator,
+                (_, Some(AccountScope::Shared)) => AccountOwner::Operator,
+                (Some(true), _) => AccountOwner::EachUser,
+                (Some(false), _) => AccountOwner::Operator,
+                (None, _) => AccountOwner::Unsaid,
+            };
+            if oauth.inject.is_some() && oauth.owner == AccountOwner::EachUser {
+                server.process = Children::PerUser;
+            }
+        }
     }
 
     /// Takes what was not said before.
@@ -131,7 +156,7 @@ impl Plan {
     fn add_tokens(&mut self, files: &[Config]) -> Option<Problem> {
         let gateways = || files.iter().map(|file| &file.gateway);
         let mut tokens = gateways().find_map(|gateway| gateway.oauth.clone())?;
-        tokens.public_url = gateways().find_map(|gateway| gateway.public_url.clone());
+        tokens.public_url.clone_from(&self.public_url);
         let granted = |grant: &mut Grant| {
             let principal = Principal { grant: std::mem::take(grant), ..Principal::default() };
             *grant = self.granted(&principal).grant;

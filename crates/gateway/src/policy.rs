@@ -93,6 +93,11 @@ impl Access {
         self.by_key(&KeyHash::compute(shown)).is_some()
     }
 
+    /// The name of the user whose key this is.
+    pub(crate) fn owner_of_key(&self, shown: &[u8]) -> Option<String> {
+        Some(self.by_key(&KeyHash::compute(shown))?.name.clone())
+    }
+
     /// Looks at every key, so that the time it takes does not tell whose is near.
     fn by_key(&self, shown: &KeyHash) -> Option<Arc<Principal>> {
         let keys = self.principals.iter().flat_map(|it| it.keys.iter().map(move |key| (it, key)));

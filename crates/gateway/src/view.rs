@@ -56,6 +56,7 @@ mod one;
 mod people;
 mod reply;
 mod session;
+mod sign_in;
 mod tool_search;
 pub(crate) mod visibility;
 
@@ -88,7 +89,7 @@ impl Views {
         authenticator: &Arc<Authenticator>,
     ) -> Arc<Self> {
         let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok();
-        Arc::new_cyclic(|this: &Weak<Self>| {
+        let views = Arc::new_cyclic(|this: &Weak<Self>| {
             let views = Weak::clone(this);
             let regrant = move || {
                 if let Some(views) = views.upgrade() {
@@ -106,7 +107,9 @@ impl Views {
                 this: Weak::clone(this),
                 _hearing: authenticator.on_replace(regrant),
             }
-        })
+        });
+        fleet.remember(&views);
+        views
     }
 
     /// Ends every listen with its result, before a shutdown (SUB-8).
@@ -555,6 +558,10 @@ impl Front {
                 let Some(running) = self.running(&server) else {
                     return request.finish(Failure::CLOSED);
                 };
+                if self.is_sign_in(&running.plan, &theirs) {
+                    let request = FrontRequest { message: theirs, ..request };
+                    return self.sign_in(request, &running);
+                }
                 if self.fleet.may_ask(client, &running.plan, &self.grant, &theirs) != Some(true) {
                     return request.fail(Nowhere::unseen(message));
                 }
@@ -574,8 +581,26 @@ impl Front {
         }
     }
 
-    /// To the one server that is meant; its answer is changed for the client.
+    /// To the one server that is meant, once its user is connected where that must come first.
     fn to_server(
+        self: &Arc<Self>,
+        request: FrontRequest,
+        server: &Arc<str>,
+        running: &Arc<RunningServer>,
+        change: AnswerChange,
+    ) -> PendingWork {
+        if !running.plan.has_accounts() {
+            return self.send_to_server(request, server, running, change);
+        }
+        self.recover(&request, running);
+        let (server, to) = (Arc::clone(server), Arc::clone(running));
+        self.once_connected(request, running, move |front, request| {
+            front.send_to_server(request, &server, &to, change)
+        })
+    }
+
+    /// To the one server that is meant; its answer is changed for the client.
+    fn send_to_server(
         self: &Arc<Self>,
         mut request: FrontRequest,
         server: &Arc<str>,

@@ -353,6 +353,12 @@ impl Call {
         drop(released);
     }
 
+    /// An answer that no server gave: it is not changed on its way.
+    pub fn finish_unchanged(&self, answer: Message) {
+        lock(&self.0.state).rewrite = None;
+        self.finish(answer);
+    }
+
     /// A notification on the way.
     pub fn note(&self, message: &Message) {
         let Some(rewrite) = self.rewrite_while_open() else { return };

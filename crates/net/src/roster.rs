@@ -489,7 +489,8 @@ impl RosterShared {
                 tracing::error!("{}", entry.server.loop_advice(&entry.name));
             }
         }
-        let jitter = (!is_loop).then(|| entry.jitter());
+        // Nor would it before somebody has signed in.
+        let jitter = (!is_loop && !error.is_sign_in()).then(|| entry.jitter());
         let error = if is_loop { Failure::LOOP } else { error };
         self.step(|supervisor, now| {
             supervisor.handle_broken(&entry.name, attempt, error, now, jitter);

@@ -194,7 +194,9 @@ impl Failure {
     /// Whether somebody has to sign in, whatever it led to.
     pub fn is_sign_in(&self) -> bool {
         match self {
-            Self::NotSignedIn { why } => **why != AuthError::NoAccount,
+            Self::NotSignedIn { why } => {
+                matches!(**why, AuthError::UserSignIn { .. } | AuthError::NoPerson(_))
+            }
             Self::BothTransports { first, second } => first.is_sign_in() || second.is_sign_in(),
             Self::LeftAlone { why } | Self::Down { why, .. } => why.is_sign_in(),
             _ => false,

@@ -167,6 +167,9 @@ pub(crate) struct AccountArgs {
     /// The account, if you have several at the server
     #[arg(long, value_name = "NAME")]
     pub(crate) account: Option<String>,
+    /// The user of a gateway whose account it is: the name of a key, or ISSUER/SUBJECT
+    #[arg(long, value_name = "USER")]
+    pub(crate) principal: Option<String>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 }

@@ -34,7 +34,7 @@ pub(super) async fn login(args: &LoginArgs) -> CommandResult {
     let asking = AskUser { login: LoginChoice::Wait, owns_stdin: true };
     let authorizer = sign_in::authorizer(&found, &args.oauth, asking, fetch.clone());
     let authorizer = authorizer.map_err(usage)?;
-    let account = sign_in::account(&found, args.oauth.account.clone()).map_err(usage)?;
+    let account = sign_in::account(&found, args.oauth.account.clone(), None).map_err(usage)?;
     let signing_in = async {
         let challenge = read_challenge(&found, &fetch).await;
         authorizer.sign_in(challenge).await
@@ -88,7 +88,7 @@ pub(super) async fn run(command: &AuthCommand) -> CommandResult {
             let all = list(store).await.map_err(other)?;
             output.show(&Value::Array(all), |all| {
                 let rows = all.as_array().into_iter().flatten().map(row).collect::<Vec<_>>();
-                table("server account issuer until", &rows, "no credentials are kept")
+                table("server account user issuer until", &rows, "no credentials are kept")
             });
         }
         AuthCommand::Show(args) => {
@@ -140,7 +140,7 @@ async fn list(args: &StoreArgs) -> Result<Vec<Value>, StoreError> {
 
 fn row(about: &Value) -> Vec<String> {
     let text = |name: &str| about[name].as_str().unwrap_or("-").to_owned();
-    vec![text("server"), text("account"), text("issuer"), until_when(about)]
+    vec![text("server"), text("account"), text("principal"), text("issuer"), until_when(about)]
 }
 
 /// Removes the tokens of an account, what waits for it, and how we are registered for it.
@@ -148,7 +148,10 @@ async fn forget(args: &StoreArgs, account: &Account) -> Result<bool, StoreError>
     let store = UserStore::new(args);
     let mut records = vec![account.record(RecordKind::Tokens), account.record(RecordKind::Pending)];
     for name in store.list(RecordKind::Registration).await? {
-        if name.split_once('\n').is_some_and(|(_, server)| server == account.server) {
+        // All users of a gateway share one.
+        let is_meant = account.principal.is_none();
+        let of = name.split_once('\n').filter(|_| is_meant);
+        if of.is_some_and(|(_, server)| server == account.server) {
             records.push(RecordId { kind: RecordKind::Registration, name });
         }
     }
@@ -174,17 +177,20 @@ fn fetch(args: &SignInServer) -> CommandResult<Fetch> {
 }
 
 fn account_of(args: &AccountArgs) -> CommandResult<Account> {
-    sign_in::account(&find(&args.server)?, args.account.clone()).map_err(usage)
+    let (name, principal) = (args.account.clone(), args.principal.as_deref());
+    sign_in::account(&find(&args.server)?, name, principal).map_err(usage)
 }
 
 /// An account at which nobody is asked to sign in.
 fn open(args: &AccountArgs) -> CommandResult<(Account, Authorizer)> {
     let found = find(&args.server)?;
-    let account = sign_in::account(&found, args.account.clone()).map_err(usage)?;
     let (name, store) = (args.account.clone(), args.store.clone());
+    let principal = args.principal.as_deref();
+    let account = sign_in::account(&found, name.clone(), principal).map_err(usage)?;
     let oauth = OauthArgs { account: name, store, ..OauthArgs::default() };
     let asking = AskUser { login: LoginChoice::Never, owns_stdin: false };
-    let authorizer = sign_in::authorizer(&found, &oauth, asking, fetch(&args.server)?);
+    let fetch = fetch(&args.server)?;
+    let authorizer = sign_in::authorizer_of(account.clone(), &found, &oauth, asking, fetch);
     Ok((account, authorizer.map_err(usage)?))
 }
 
@@ -196,6 +202,7 @@ fn describe(account: &Account, record: &TokenRecord) -> Value {
     json!({
         "server": account.server,
         "account": account.account,
+        "principal": account.principal,
         "issuer": record.source.issuer,
         "user": name.or(who["sub"].as_str()),
         "subject": who["sub"].as_str(),
@@ -227,6 +234,7 @@ fn lines(about: &Value) -> String {
     for (label, name) in [
         ("server", "server"),
         ("account", "account"),
+        ("of user", "principal"),
         ("user", "user"),
         ("subject", "subject"),
         ("issuer", "issuer"),

@@ -1,11 +1,13 @@
 //! `switchboard serve`: many servers behind one address. Follows the files while it runs.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use switchboard_gateway::config::{Problem, Weight};
+use switchboard_gateway::connect::Connector;
 use switchboard_gateway::facade::Facade;
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::Gateway;
@@ -54,9 +56,17 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     let (cache, monitor, is_stdio) = (cache(args), start_monitor(&fetch), args.stdio);
     let probe = args.probe_every.map(Duration::from_secs);
     let by = Some(fetch.clone());
-    let options =
-        FleetOptions { cache, monitor, is_stdio, probe, fetch: by, ..FleetOptions::default() };
     let accounts = sign_in::shared_accounts();
+    let connector = Some(Connector::new(accounts.clone(), fetch.clone()));
+    let options = FleetOptions {
+        cache,
+        monitor,
+        is_stdio,
+        probe,
+        fetch: by,
+        connector: connector.clone().filter(|_| !is_stdio),
+        ..FleetOptions::default()
+    };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
         let server = server.server(target::environment(), fetch.clone(), Some(&accounts));
         server.named_by(&ancestry)
@@ -68,7 +78,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
         listening.end_listens();
     });
     let follow = Follow::new(args, &gateway, &reading, &stop)?;
-    let ended = serve(args, &gateway, follow, stop).await;
+    let ended = serve(args, &gateway, connector, follow, stop).await;
     gateway.close().await;
     gateway.fleet().monitor().flush().await;
     ended
@@ -77,6 +87,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
 async fn serve(
     args: &GatewayArgs,
     gateway: &Arc<Gateway>,
+    connector: Option<Arc<Connector>>,
     follow: Follow,
     stop: StopSignal,
 ) -> CommandResult {
@@ -89,6 +100,7 @@ async fn serve(
     }
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
     let mut pages = pages(gateway.fleet(), follow.loaded.subscribe());
+    pages.extend(connector.iter().flat_map(|connector| connector.pages()));
     // The facade stands before issuers: it does not come or go while we serve.
     let _facade = match plan.access.tokens.as_ref().filter(|tokens| tokens.facade.is_some()) {
         Some(_) => {
@@ -103,10 +115,19 @@ async fn serve(
     let authenticator = Some(Arc::clone(gateway.authenticator()));
     let around = Around { pages, authenticator, bounds: plan.bounds };
     let (web, mut sites) = Web::bind(around, limits, port, &serve_args, &web).await?;
+    if let Some(connector) = connector {
+        connector.set_base(base_url(&plan, web.address()));
+    }
     sites.show(places);
     let _following = follow.run(Some(sites));
     web.serve(stop).await;
     Ok(())
+}
+
+/// Where people find us: where the file says, or at this machine.
+fn base_url(plan: &Plan, address: SocketAddr) -> Option<String> {
+    let own = address.ip().is_loopback().then(|| format!("http://{address}"));
+    plan.public_url.clone().or(own)
 }
 
 fn serve_args(args: &GatewayArgs, plan: &Plan) -> ServeArgs {
@@ -188,6 +209,9 @@ fn check_plan(args: &GatewayArgs, plan: &mut Plan, exposed: Option<&str>) -> Com
         let hint =
             "add \"publicUrl\": \"https://…\", or --public-url: it is the issuer of its tokens";
         return wrong("the facade needs to know where clients find it", hint);
+    }
+    if let Some(url) = &args.public_url {
+        plan.public_url = Some(url.trim_end_matches('/').to_owned());
     }
     // Other machines come in only if they show who they are, or the user insists.
     if let Some(host) = exposed.filter(|_| plan.access.is_open()) {

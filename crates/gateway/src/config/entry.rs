@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Strategy, Target};
+use switchboard_proto::auth::ResourceParameter;
 
 use super::expand;
 use super::key::{FOR_COMMANDS, FOR_URLS, KEYS, THEIRS, find, similar};
@@ -156,6 +157,19 @@ impl<'r, 't> EntryDraft<'r, 't> {
         }
     }
 
+    /// A command whose token we get: it has to be said who issues it.
+    fn check_injection(&mut self, name: &MemberKey) {
+        let settings = &mut self.plan.oauth.settings;
+        (settings.is_local, settings.resource) = match settings.resource {
+            ResourceParameter::OfServer => (true, ResourceParameter::LeftOut),
+            ref said => (true, said.clone()),
+        };
+        if settings.issuer.is_none() && settings.endpoints.token.is_none() {
+            let what = "\"oauth\" does not say who issues the token of this command".to_owned();
+            self.reader.error(&name.place, what, "add \"issuer\": \"https://…\" to \"oauth\"");
+        }
+    }
+
     fn unknown(&mut self, key: &MemberKey) {
         let what = format!("unknown key {:?}", key.value);
         match similar(&key.value) {
@@ -241,6 +255,11 @@ impl EntryDraft<'_, '_> {
         match (self.command.take(), self.url.take()) {
             (Some(command), None) => {
                 let instead = "leave it out; what a command needs goes into \"env\" or \"args\"";
+                if self.plan.oauth.inject.is_some() {
+                    self.check_injection(name);
+                } else {
+                    self.tell_idle(members, "oauth", ("a command", instead));
+                }
                 self.tell_idle(members, FOR_URLS, ("a command", instead));
                 self.command(name, command)
             }

@@ -56,7 +56,7 @@ pub(super) fn names<R>(keys: &[FileKey<R>]) -> Vec<&'static str> {
 pub(super) const FOR_COMMANDS: &str = "cwd env envFile env_vars";
 
 /// The same for servers at URLs.
-pub(super) const FOR_URLS: &str = "bearer_token_env_var env_http_headers headerFile headers headersHelper oauth oauth_resource passHeaders scopes";
+pub(super) const FOR_URLS: &str = "bearer_token_env_var env_http_headers headerFile headers headersHelper oauth_resource passHeaders scopes";
 
 /// The names of the keys that say where a server is.
 pub(super) const PLACES: [&str; 4] = ["command", "httpUrl", "serverUrl", "url"];

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 
+use switchboard_net::upstream::TokenInjection;
 use switchboard_proto::auth::{
     GrantType, IdentityProvider, OauthSettings, ResourceParameter, Secret,
 };
@@ -11,8 +12,8 @@ use switchboard_proto::auth::{
 use super::entry::EntryDraft;
 use super::key::{FileKey, find, key, names, nearest};
 use super::schema::{
-    FLAG, GRANT, IDENTITY_PROVIDER, OBJECT, PAIRS, PORT_NUMBER, TEXT, TEXT_OR_FALSE, URL,
-    WORD_OR_WORDS,
+    ACCOUNT, FLAG, GRANT, IDENTITY_PROVIDER, INJECT, OBJECT, PAIRS, PORT_NUMBER, TEXT,
+    TEXT_OR_FALSE, URL, WORD_OR_WORDS,
 };
 use super::tree::{KeyValue, Value};
 
@@ -25,6 +26,33 @@ pub struct OauthPlan {
     pub settings: OauthSettings,
     /// Where people come back to.
     pub callback: CallbackPlan,
+    /// Whose account it is, as the file says it.
+    pub account: Option<AccountScope>,
+    /// Whose account it is, in this gateway.
+    pub owner: AccountOwner,
+    /// How a command is given its token.
+    pub inject: Option<TokenInjection>,
+}
+
+/// What a file says about whose account a server is shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AccountScope {
+    /// One for all users.
+    Shared,
+    /// Each user has their own.
+    User,
+}
+
+/// Whose account a server is shown.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum AccountOwner {
+    /// That of `switchboard login`.
+    #[default]
+    Operator,
+    /// Each user has their own.
+    EachUser,
+    /// The gateway has users, and the file does not say.
+    Unsaid,
 }
 
 /// Where people come back to, as far as a file says it.
@@ -43,6 +71,18 @@ type OauthKey = FileKey<fn(&mut EntryDraft<'_, '_>, KeyValue<'_>)>;
 
 /// Every key of the block that some tool knows.
 pub(super) const KEYS: &[OauthKey] = &[
+    key(
+        &["account"],
+        ACCOUNT,
+        "Whose account the server is shown in a gateway with keys or tokens: each user's own, or one for all.",
+        |it, at| {
+            it.plan.oauth.account = match at.1.text() {
+                Some("shared") => Some(AccountScope::Shared),
+                Some("user") => Some(AccountScope::User),
+                _ => it.reader.fail(at, " is neither", "write \"user\" or \"shared\""),
+            }
+        },
+    ),
     key(
         &["assertionFile"],
         TEXT,
@@ -126,6 +166,12 @@ pub(super) const KEYS: &[OauthKey] = &[
         IDENTITY_PROVIDER,
         "The identity provider of the company, which is the grant.",
         identity_provider,
+    ),
+    key(
+        &["inject"],
+        INJECT,
+        "The variable that a command finds its token in, or the name of a file with it.",
+        inject,
     ),
     key(&["issuer"], TEXT, "The authorization server, which the client id is for.", |it, at| {
         it.plan.oauth.settings.issuer = it.reader.text(at);
@@ -231,6 +277,29 @@ fn grant(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
         }
     };
     it.plan.oauth.settings.grant = grant.unwrap_or_default();
+}
+
+fn inject(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
+    let instead = "write { \"env\": \"TOKEN\" } or { \"file\": \"TOKEN_FILE\" }";
+    let mut found = Vec::new();
+    for (key, node) in it.reader.members((key, node), instead) {
+        let Some(name) = it.reader.text((key, node)) else { continue };
+        found.push(match key.value.as_str() {
+            "env" => TokenInjection::Env(name),
+            "file" => TokenInjection::File(name),
+            _ => {
+                it.reader.unknown(key, &["env", "file"]);
+                continue;
+            }
+        });
+    }
+    let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+    match &found[..] {
+        [TokenInjection::Env(name) | TokenInjection::File(name)] if is_name(name) => {
+            it.plan.oauth.inject = found.pop();
+        }
+        _ => _ = it.reader.fail::<()>((key, node), " is not one variable", instead),
+    }
 }
 
 fn identity_provider(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {

@@ -153,6 +153,13 @@ pub(super) const GRANT: Shape = || {
     let words = ["authorization-code", "client-credentials", "device-code"];
     json!({ "enum": words })
 };
+pub(super) const ACCOUNT: Shape = || json!({ "enum": ["user", "shared"] });
+pub(super) const INJECT: Shape = || {
+    let mut inject = object(["env", "file"].map(|name| (name, reference("text"))));
+    inject["minProperties"] = json!(1);
+    inject["maxProperties"] = json!(1);
+    inject
+};
 pub(super) const IDENTITY_PROVIDER: Shape = || {
     let names = ["tokenUrl", "clientId", "clientSecret", "idTokenFile"];
     let mut provider = object(names.map(|name| (name, reference("text"))));

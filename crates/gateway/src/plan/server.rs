@@ -17,7 +17,7 @@ use switchboard_net::upstream::{Credential, ServerTarget, Target};
 use super::Plan;
 use crate::account::Accounts;
 use crate::catalog;
-use crate::config::{Edit, OauthPlan};
+use crate::config::{AccountOwner, Edit, OauthPlan};
 use crate::credential::{CredentialSource, Credentials, may_pass};
 use crate::glob::NameFilter;
 
@@ -98,7 +98,14 @@ impl ServerPlan {
         accounts: Option<&Accounts>,
     ) -> ServerTarget {
         let (url, strategy, headers) = match self.target.clone() {
-            Target::Command(command) => return ServerTarget::command(command, environment),
+            Target::Command(command) => {
+                let server = ServerTarget::command(command, environment);
+                let credential = accounts.and_then(|it| it.credential(self, None, fetch));
+                return match (credential, self.oauth.inject.clone()) {
+                    (Some(credential), Some(inject)) => server.injecting(credential, inject),
+                    _ => server,
+                };
+            }
             Target::Url { url, strategy, headers } => (url, strategy, headers),
         };
         let server = ServerTarget::url(url, strategy, headers.clone(), fetch.clone());
@@ -166,13 +173,18 @@ impl ServerPlan {
     /// process of its own, or is known there by headers of its own.
     pub fn is_personal(&self) -> bool {
         let is_shared = matches!(self.process, Children::Shared | Children::PerRequest);
-        !is_shared || !self.passes().is_empty()
+        !is_shared || !self.passes().is_empty() || self.has_accounts()
     }
 
     /// Whether it can tell people apart: each has a process of their own, or is
     /// known there by headers of their own.
     pub fn knows_people(&self) -> bool {
-        self.process == Children::PerUser || !self.passes().is_empty()
+        self.process == Children::PerUser || !self.passes().is_empty() || self.has_accounts()
+    }
+
+    /// Whether each user has an account of their own there (OU-1).
+    pub fn has_accounts(&self) -> bool {
+        self.oauth.owner == AccountOwner::EachUser
     }
 
     /// Headers of clients that it is sent: a command is sent none, whatever its file says.

@@ -19,6 +19,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::{method, project};
 
+use super::sign_in::sign_in_tool;
 use super::{Front, FrontRequest};
 use crate::catalog::{BadCursor, Catalog, ListPage, PAGE};
 use crate::monitor::WHOLE;
@@ -31,9 +32,9 @@ const DEFERRED: &str = "switchboard/deferred";
 pub(super) async fn watch(front: Weak<Front>, mut changes: Changes) {
     while let Some(change) = changes.next().await {
         let Some(front) = front.upgrade() else { return };
-        if !matches!(change, Change::State { .. })
-            && (front.person.is_none() || front.is_occupied())
-        {
+        // A state may say that a user has to sign in.
+        let may_matter = !matches!(change, Change::State { .. }) || front.person.is_some();
+        if may_matter && (front.person.is_none() || front.is_occupied()) {
             front.refresh();
         }
     }
@@ -58,9 +59,13 @@ impl Front {
             }
             _ => members.contains(&it.server),
         };
-        let definitions = definitions.filter(is_granted).collect();
+        let unsigned = self.unsigned();
+        // What such a server listed before is not there for this user now.
+        let definitions = definitions.filter(|it| is_granted(it) && !unsigned.contains(&it.server));
+        let definitions = definitions.chain(unsigned.iter().map(sign_in_tool)).collect();
         let plan = |name: &str| Some(Arc::clone(&running_servers.get(name)?.plan));
-        let new = Arc::new(Catalog::new(definitions, plan));
+        let new =
+            Arc::new(Catalog::with_own(definitions, plan, |it| unsigned.contains(&it.server)));
         let mut current = write(&self.catalog);
         let (_, old) = std::mem::replace(&mut *current, (edition, Arc::clone(&new)));
         drop(current);
@@ -194,7 +199,7 @@ pub(super) fn identity() -> Bytes {
     Bytes::from_static(TEXT.as_bytes())
 }
 
-fn whoami() -> Value {
+pub(super) fn whoami() -> Value {
     json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")})
 }
 

@@ -71,6 +71,11 @@ impl Front {
         name: &Arc<str>,
         request: FrontRequest,
     ) -> PendingWork {
+        if let Some(running) = self.running(name)
+            && self.is_sign_in(&running.plan, &request.message)
+        {
+            return self.sign_in(request, &running);
+        }
         let must_learn = |it: &Arc<RunningServer>| {
             self.fleet.must_learn(&request.client, &it.plan, &request.message)
         };
@@ -88,7 +93,11 @@ impl Front {
         })
     }
 
-    fn to_only_server(self: &Arc<Self>, name: &Arc<str>, mut request: FrontRequest) -> PendingWork {
+    pub(super) fn to_only_server(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        mut request: FrontRequest,
+    ) -> PendingWork {
         let Some(running) = self.running(name) else { return request.finish(Failure::CLOSED) };
         let visibility = Visibility { plan: &running.plan, grant: &self.grant };
         let mut change = AnswerChange::Plain;

@@ -150,6 +150,13 @@ impl People {
         lock(&self.known).values().filter_map(Weak::upgrade).collect()
     }
 
+    /// Those whom clients of this principal speak for.
+    pub(crate) fn each_of(&self, principal: &str) -> Vec<Arc<Person>> {
+        let mut all = self.each();
+        all.retain(|person| person.identity.who().name() == principal);
+        all
+    }
+
     /// How many there are.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {

@@ -14,6 +14,7 @@
 //! ```
 
 use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,8 @@ use crate::policy::Grant;
 use crate::uri::{folded, is_plain};
 
 /// Which definitions there are: those for everybody, those for one person.
-pub(super) type Edition = (u64, u64);
+/// And which servers wait for a sign-in of that person.
+pub(super) type Edition = (u64, u64, u64);
 
 /// How long a call waits to learn whose it is. Its server is being started, and
 /// would make it wait too.
@@ -52,7 +54,9 @@ impl Front {
 
     pub(super) fn edition(&self) -> Edition {
         let own = self.person.as_ref().map(|person| person.roster.edition());
-        (self.fleet.roster.edition(), own.unwrap_or_default())
+        let mut unsigned = DefaultHasher::new();
+        self.unsigned().hash(&mut unsigned);
+        (self.fleet.roster.edition(), own.unwrap_or_default(), unsigned.finish())
     }
 
     /// The rosters that know of servers: that of all, and that of one person. Each counts for

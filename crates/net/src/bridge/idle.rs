@@ -184,6 +184,14 @@ impl Bridge {
         lock(&self.state).close_if(|_, upstream| upstream.is_orphaned());
     }
 
+    /// Ends the connections of one user that no call uses: the next call begins anew.
+    pub fn evict_user(&self, name: &str) {
+        let is_theirs = |_: &ConnectionKey, upstream: &mut Arc<Upstream>| {
+            upstream.is_of(name) && upstream.calls() == 0
+        };
+        lock(&self.state).close_if(is_theirs);
+    }
+
     /// How many connections there are for users that the server can tell apart,
     /// unless [`Bridge::set_places`] says otherwise.
     pub const PLACES: usize = 1024;

@@ -47,6 +47,11 @@ impl ClientIdentity {
         Self { era: None, who: Who::default(), carried: None, greeting: None, envelope: Vec::new() }
     }
 
+    /// The user that it speaks for.
+    pub fn who(&self) -> &Who {
+        &self.who
+    }
+
     /// The bytes of all that is kept of the client.
     pub fn size(&self) -> usize {
         let carried = self.carried.as_ref().map_or(0, size);

@@ -69,6 +69,11 @@ impl Upstream {
         _ = self.tenant.set(tenant);
     }
 
+    /// Whether it is for the user of this name.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        self.tenant.get().is_some_and(|tenant| tenant.who.name() == name)
+    }
+
     /// Whether it is for a user whose key was removed.
     pub(crate) fn is_orphaned(&self) -> bool {
         self.tenant.get().is_some_and(|tenant| !tenant.who.is_known())

@@ -1,0 +1,200 @@
+//! Links, and the pages that they lead to: whose they are, how long and how often they work.
+
+use bytes::Bytes;
+use http::header::SET_COOKIE;
+use switchboard_net::auth::store::MemoryStore;
+use switchboard_net::http::fetch::FetchOptions;
+use switchboard_net::upstream::{Strategy, Target};
+
+use super::*;
+use crate::policy::Access;
+
+const ADA: &str = "key-of-ada-0123456789abcdef";
+const BOB: &str = "key-of-bob-0123456789abcdef";
+
+/// A connector with two users, and a server that cannot be reached.
+struct Desk {
+    connector: Arc<Connector>,
+    server: Arc<ServerPlan>,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let store = Arc::new(MemoryStore::new());
+        let options = SignInOptions::default();
+        let nobody = Arc::new(switchboard_net::auth::person::Nobody);
+        let accounts = Accounts::new(store, nobody, options);
+        let fetch = Fetch::new(FetchOptions::default()).expect("no proxy");
+        let connector = Connector::new(accounts, fetch);
+        connector.set_base(Some("https://gw.example".to_owned()));
+        let access = Access::default().with_key("ada", ADA.as_bytes());
+        let access = access.with_key("bob", BOB.as_bytes());
+        _ = connector.authenticator.set(Authenticator::new(access, 10));
+        Self { connector, server: server("it") }
+    }
+
+    fn link(&self, user: &str) -> String {
+        let link = self.connector.link(&self.server, user, None).expect("a link");
+        assert_eq!(link.url, format!("https://gw.example/connect/{}", link.id));
+        assert_eq!(link.id.len(), 32, "128 bits");
+        link.id
+    }
+
+    async fn get(&self, id: &str, cookie: Option<&str>) -> Response<Bytes> {
+        self.visit(Method::GET, id, cookie, String::new()).await
+    }
+
+    async fn visit(
+        &self,
+        method: Method,
+        id: &str,
+        cookie: Option<&str>,
+        body: String,
+    ) -> Response<Bytes> {
+        let mut headers = HeaderMap::new();
+        if let Some(cookie) = cookie {
+            headers.insert(COOKIE, cookie.parse().expect("a cookie"));
+        }
+        let path = format!("/connect/{id}");
+        let (query, body) = (String::new(), Bytes::from(body));
+        let visit = PageVisit { method, path, query, headers, address: None, body };
+        self.connector.visit_link(visit).await
+    }
+
+    /// Opens a link as a browser does, and sends this key.
+    async fn send_key(&self, id: &str, key: &str) -> Response<Bytes> {
+        let page = self.get(id, None).await;
+        let Some(cookie) = page.headers().get(SET_COOKIE) else { return page };
+        let cookie = cookie.to_str().expect("text").split(';').next().expect("a pair").to_owned();
+        let token = token_in(&page);
+        self.visit(Method::POST, id, Some(&cookie), format!("token={token}&key={key}")).await
+    }
+
+    fn flows(&self) -> Vec<(String, String)> {
+        let state = lock(&self.connector.state);
+        state.flows.iter().map(|it| (it.server.clone(), it.principal.clone())).collect()
+    }
+}
+
+fn server(name: &str) -> Arc<ServerPlan> {
+    // Nothing listens there.
+    let url = "http://127.0.0.1:9/mcp".parse().expect("a URL");
+    let target = Target::Url { url, strategy: Strategy::HttpOnly, headers: HeaderMap::new() };
+    Arc::new(ServerPlan::new(name, target))
+}
+
+fn text(page: &Response<Bytes>) -> String {
+    String::from_utf8(page.body().to_vec()).expect("text")
+}
+
+fn token_in(page: &Response<Bytes>) -> String {
+    let text = text(page);
+    let at = text.find("name=\"token\" value=\"").expect("a form") + 20;
+    text[at..at + 64].to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_is_for_its_user_alone_and_once() {
+    // wire: OU-2, OU-3, OA-22
+    let desk = Desk::new();
+    let id = desk.link("ada");
+    let page = desk.get(&id, None).await;
+    assert_eq!(page.status(), 200);
+    let cookie = page.headers()[SET_COOKIE].to_str().unwrap();
+    assert!(cookie.starts_with("__Host-switchboard-connect=") && cookie.contains("Secure"));
+    assert!(!text(&page).contains("ada"), "the link does not tell whose it is");
+    let stolen = desk.send_key(&id, BOB).await;
+    assert_eq!(stolen.status(), 403, "another user");
+    assert_eq!(desk.send_key(&id, "nobody's key").await.status(), 403);
+    assert_eq!(desk.flows(), []);
+    // The server cannot be reached, so the sign-in ends there. The link is used up all the same.
+    let begun = desk.send_key(&id, ADA).await;
+    assert_eq!(begun.status(), 502, "{}", text(&begun));
+    assert_eq!(desk.flows(), [("it".to_owned(), "ada".to_owned())]);
+    assert_eq!(desk.send_key(&id, ADA).await.status(), 404, "a second time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_is_over_after_ten_minutes_and_with_its_key() {
+    // wire: OU-2, OA-22
+    let desk = Desk::new();
+    let (id, other) = (desk.link("ada"), desk.link("bob"));
+    tokio::time::advance(LINK_LIFE - Duration::from_secs(1)).await;
+    assert_eq!(desk.get(&id, None).await.status(), 200);
+    tokio::time::advance(Duration::from_mins(1)).await;
+    assert_eq!(desk.send_key(&id, ADA).await.status(), 404, "after 11 minutes");
+    assert_eq!(desk.get(&other, None).await.status(), 404);
+    let id = desk.link("ada");
+    let access = Access::default().with_key("bob", BOB.as_bytes());
+    desk.connector.authenticator.get().unwrap().replace(access);
+    assert_eq!(desk.send_key(&id, ADA).await.status(), 403, "the key is gone");
+    assert_eq!(desk.flows(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_form_counts_in_the_browser_that_got_it() {
+    // wire: OU-3, OU-4
+    let desk = Desk::new();
+    let id = desk.link("ada");
+    let page = desk.get(&id, None).await;
+    let body = format!("token={}&key={ADA}", token_in(&page));
+    let other = "__Host-switchboard-connect=00112233445566778899aabbccddeeff";
+    for cookie in [None, Some(other)] {
+        let answer = desk.visit(Method::POST, &id, cookie, body.clone()).await;
+        assert_eq!(answer.status(), 400, "posted from elsewhere");
+    }
+    assert_eq!(desk.flows(), []);
+    let (method, path) = (Method::GET, "/oauth/callback".to_owned());
+    let query = "code=x&state=y".to_owned();
+    let (headers, body) = (HeaderMap::new(), Bytes::new());
+    let visit = PageVisit { method, path, query, headers, address: None, body };
+    let back = desk.connector.visit_callback(visit).await;
+    assert_eq!(back.status(), 400, "a browser that did not begin");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_takes_five_wrong_keys() {
+    // wire: OU-3
+    let desk = Desk::new();
+    let id = desk.link("ada");
+    for _ in 1..MOST_WRONG_KEYS {
+        assert_eq!(desk.send_key(&id, BOB).await.status(), 403);
+    }
+    assert_eq!(desk.send_key(&id, BOB).await.status(), 404, "the last one");
+    assert_eq!(desk.send_key(&id, ADA).await.status(), 404);
+    let mut refused = 0;
+    for _ in 0..100 {
+        let id = desk.link("ada");
+        let status = desk.send_key(&id, BOB).await.status();
+        refused += usize::from(status == 429);
+        if refused > 0 {
+            break;
+        }
+    }
+    assert_eq!(refused, 1, "all links together");
+    tokio::time::advance(Duration::from_mins(1)).await;
+    let id = desk.link("ada");
+    assert_eq!(desk.send_key(&id, ADA).await.status(), 502, "a minute later");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pending_links_are_bounded() {
+    // wire: OB-1, OU-2
+    let desk = Desk::new();
+    let first = desk.link("ada");
+    assert_eq!(desk.link("ada"), first, "the same one while it is new");
+    let servers: Vec<_> = (0..MOST_OF_ONE).map(|number| server(&format!("s{number}"))).collect();
+    for server in &servers {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        desk.connector.link(server, "ada", None).unwrap();
+    }
+    assert_eq!(lock(&desk.connector.state).links.len(), MOST_OF_ONE);
+    assert_eq!(desk.get(&first, None).await.status(), 404, "the oldest went");
+    for number in 0..MOST_PENDING {
+        let made = desk.connector.link(&desk.server, &format!("u{number}"), None);
+        assert_eq!(made.is_ok(), number < MOST_PENDING - MOST_OF_ONE, "{number}");
+    }
+    tokio::time::advance(LINK_LIFE).await;
+    assert!(desk.connector.link(&desk.server, "late", None).is_ok());
+    assert!(desk.connector.link(&desk.server, "", None).is_err(), "without a key");
+}
