@@ -246,7 +246,9 @@ async fn serve_one<S, B>(
                     leaving.notify_one();
                     return Ok(full(version));
                 }
-                request.extensions_mut().insert(STREAM.try_with(ClientPeer::clone).unwrap_or(peer));
+                let stream = STREAM.try_with(ClientPeer::clone);
+                let own = stream.map(|stream| ClientPeer(stream.0, peer.1)).unwrap_or(peer);
+                request.extensions_mut().insert(own);
                 let answer = call(service, request);
                 let response = match awaited {
                     Some(awaited) => awaited.wait_for(answer).await,
@@ -330,7 +332,7 @@ const MOST_DOUBT: Duration = Duration::from_secs(30);
 /// The connection that a request came by, or its stream on one, among the request's
 /// extensions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ClientPeer(Arc<Mutex<PeerState>>);
+pub(crate) struct ClientPeer(Arc<Mutex<PeerState>>, Option<IpAddr>);
 
 #[derive(Debug, Default)]
 struct PeerState {
@@ -354,6 +356,11 @@ impl PeerState {
 }
 
 impl ClientPeer {
+    /// Where the connection comes from.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.1
+    }
+
     /// Says that an answer is on its way to the client, until it is dropped.
     pub(crate) fn await_answer(&self) -> Awaited {
         lock(&self.0).awaited += 1;
@@ -406,7 +413,7 @@ pub(crate) struct Carrying {
 impl Carrying {
     /// The connection, if it still answers the client.
     pub(crate) fn peer(&self) -> Option<ClientPeer> {
-        let peer = ClientPeer(self.peer.upgrade()?);
+        let peer = ClientPeer(self.peer.upgrade()?, None);
         let is_so = lock(&peer.0).carries == self.client;
         is_so.then_some(peer)
     }
@@ -493,8 +500,9 @@ enum ReadSide {
 
 impl PeerStream {
     fn new(stream: TcpStream, slot: ConnectionSlot) -> Self {
+        let address = stream.peer_addr().ok().map(|address| address.ip());
         let (read, write) = stream.into_split();
-        let (read, peer) = (ReadSide::Open(read), ClientPeer::default());
+        let (read, peer) = (ReadSide::Open(read), ClientPeer(Arc::default(), address));
         Self { read, write, peer, is_full: false, _slot: slot }
     }
 
