@@ -18,6 +18,7 @@ use switchboard_gateway::authenticator::{Authenticator, Hearing};
 use switchboard_gateway::gateway::{Offered, Place};
 use switchboard_gateway::plan::{GatewayBounds, PlanChanges};
 use switchboard_gateway::policy::{Access, Principal};
+use switchboard_gateway::proxy::AddressRange;
 use switchboard_gateway::token::IssuerRule;
 use switchboard_net::access::{ApiKey, Guard, Regex};
 use switchboard_net::auth::bounded;
@@ -179,7 +180,8 @@ fn token_authenticator(web: &WebArgs) -> CommandResult<Option<Arc<Authenticator>
     if let Some(key) = web.api_key.as_deref() {
         access = access.with_key("key", header::filled(key)?.as_bytes());
     }
-    let access = with_issuer(access, issuer, &web.oauth_audience, web.public_url.as_deref())?;
+    let mut access = with_issuer(access, issuer, &web.oauth_audience, web.public_url.as_deref())?;
+    trust_proxies(&mut access, &web.trusted_proxy);
     let fetch = target::fetch(None, &NetworkArgs::default())?;
     Ok(Some(Authenticator::fetching(access, LIGHT_SESSIONS, fetch)))
 }
@@ -205,6 +207,13 @@ pub(crate) fn with_issuer(
     };
     let public_url = public_url.map(|url| url.trim_end_matches('/').to_owned());
     Ok(access.with_issuer(rule, public_url))
+}
+
+/// Also believes what these proxies say about where clients find us.
+pub(crate) fn trust_proxies(access: &mut Access, proxies: &[AddressRange]) {
+    if let Some(tokens) = access.tokens.as_mut().filter(|_| !proxies.is_empty()) {
+        Arc::make_mut(tokens).trusted_proxies.extend_from_slice(proxies);
+    }
 }
 
 /// What is around that which is served.

@@ -46,6 +46,7 @@ pub mod metrics;
 pub mod monitor;
 pub mod plan;
 pub mod policy;
+pub mod proxy;
 pub mod search;
 pub mod span;
 pub mod status;

@@ -157,6 +157,8 @@ impl Plan {
         let gateways = || files.iter().map(|file| &file.gateway);
         let mut tokens = gateways().find_map(|gateway| gateway.oauth.clone())?;
         tokens.public_url.clone_from(&self.public_url);
+        tokens.trusted_proxies =
+            gateways().find_map(|gateway| gateway.trusted_proxies.clone()).unwrap_or_default();
         let granted = |grant: &mut Grant| {
             let principal = Principal { grant: std::mem::take(grant), ..Principal::default() };
             *grant = self.granted(&principal).grant;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::policy::{Grant, Principal};
+use crate::proxy::AddressRange;
 
 /// Whose access tokens are accepted, and what they grant.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -27,6 +28,8 @@ pub struct TokenAccess {
     pub hides: bool,
     /// Where clients find us, without a slash at its end; none if the `Host` header tells.
     pub public_url: Option<String>,
+    /// The proxies in front of us, which say where clients find us if nobody else does.
+    pub trusted_proxies: Vec<AddressRange>,
     /// Nothing that this does not grant too.
     pub within: Option<Arc<Self>>,
     /// An authorization server of our own, in front of one of the issuers.

@@ -54,6 +54,7 @@ use switchboard_proto::refusal::Refusal;
 
 use crate::connection::now;
 use crate::http::Body;
+use crate::http::listen::ClientPeer;
 use crate::http::site::{nothing_at, plain};
 
 pub use regex::{Error as PatternError, Regex};
@@ -172,8 +173,12 @@ impl Guard {
     fn known_host<'a>(&self, parts: &'a Parts) -> Option<&'a str> {
         let target = parts.uri.authority().map(http::uri::Authority::as_str);
         let text = target.or_else(|| single(&parts.headers, HOST).ok().flatten())?;
-        let host = Authority::parse(text)?;
-        (self.is_local(&host) || self.hosts.lists(&host)).then_some(text)
+        self.knows(text).then_some(text)
+    }
+
+    fn knows(&self, host: &str) -> bool {
+        let host = Authority::parse(host);
+        host.is_some_and(|host| self.is_local(&host) || self.hosts.lists(&host))
     }
 
     pub(crate) fn check_host<'a>(
@@ -412,6 +417,16 @@ impl<'r> EntryRequest<'r> {
     /// The host and port that it names, if that is listed or this machine.
     pub fn known_host(&self) -> Option<&'r str> {
         self.guard.known_host(self.parts)
+    }
+
+    /// Whether a host, with its port if there is one, is listed or this machine.
+    pub fn knows_host(&self, host: &str) -> bool {
+        self.guard.knows(host)
+    }
+
+    /// The address that it came from, if it came by a listener of ours.
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.parts.extensions.get::<ClientPeer>()?.address()
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
+use switchboard_gateway::proxy::AddressRange;
 use switchboard_net::bridge::Children;
 use switchboard_proto::revision::{Era, Revision};
 
@@ -96,6 +97,9 @@ pub(crate) struct WebArgs {
     /// The URL that clients reach us by, without /mcp, for access tokens
     #[arg(long, requires = "port", value_name = "URL")]
     pub(crate) public_url: Option<String>,
+    /// Believe X-Forwarded-* and Forwarded headers of this proxy, or of a range of addresses (repeatable)
+    #[arg(long, requires = "port", value_name = "ADDRESS")]
+    pub(crate) trusted_proxy: Vec<AddressRange>,
     /// Answer GET on this path with "ok", or with another word: /ping=pong (repeatable)
     #[arg(long, requires = "port", value_name = "PATH[=WORD]")]
     pub(crate) health: Vec<String>,
@@ -192,6 +196,9 @@ pub(crate) struct GatewayArgs {
     /// The URL that clients reach us by, without /mcp, for access tokens
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
+    /// Believe X-Forwarded-* and Forwarded headers of this proxy, or of a range of addresses (repeatable)
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) trusted_proxy: Vec<AddressRange>,
     /// Listen on an address that other machines reach, without requiring a key
     #[arg(long)]
     pub(crate) allow_unauthenticated: bool,

@@ -213,6 +213,7 @@ fn check_plan(args: &GatewayArgs, plan: &mut Plan, exposed: Option<&str>) -> Com
     if let Some(url) = &args.public_url {
         plan.public_url = Some(url.trim_end_matches('/').to_owned());
     }
+    serve::trust_proxies(&mut plan.access, &args.trusted_proxy);
     // Other machines come in only if they show who they are, or the user insists.
     if let Some(host) = exposed.filter(|_| plan.access.is_open()) {
         return Err(CommandError::new(format!(

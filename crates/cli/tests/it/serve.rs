@@ -37,6 +37,7 @@ mod search;
 mod seeing;
 mod sleep;
 mod task;
+mod token;
 mod turn;
 
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];

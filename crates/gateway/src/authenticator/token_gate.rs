@@ -12,6 +12,7 @@ use switchboard_proto::auth::claims::is_audience;
 
 use super::{EntranceGate, KeyTable};
 use crate::issuer::{KnownToken, TokenCheck, TokenDenial};
+use crate::proxy::base_url;
 use crate::token::TokenAccess;
 
 /// Where metadata of protected resources are (RFC 9728).
@@ -60,7 +61,7 @@ impl<'h> Shown<'h> {
 fn base<'t>(tokens: &'t TokenAccess, request: EntryRequest<'_>) -> Option<Cow<'t, str>> {
     match &tokens.public_url {
         Some(url) => Some(Cow::Borrowed(url)),
-        None => Some(Cow::Owned(format!("http://{}", request.known_host()?))),
+        None => base_url(request, &tokens.trusted_proxies).map(Cow::Owned),
     }
 }
 

@@ -16,6 +16,7 @@ use super::settings::ServerOptions;
 use super::token_access;
 use super::tree::{KeyValue, MemberKey, Node, Placed, Value};
 use crate::policy::{KeyHash, MIN_KEY, Principal};
+use crate::proxy::AddressRange;
 use crate::token::TokenAccess;
 
 /// A section `switchboard`; the default is that there is none.
@@ -41,6 +42,8 @@ pub struct GatewaySection {
     pub defaults: ServerOptions,
     /// Where clients find us from outside.
     pub public_url: Option<String>,
+    /// Proxies in front of it, whose word on where clients find us counts.
+    pub trusted_proxies: Option<Vec<AddressRange>>,
     /// Whose access tokens are accepted.
     pub oauth: Option<TokenAccess>,
 }
@@ -252,6 +255,12 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
          number of tools above which to do so.",
         |it, reader, at| it.search = search(reader, at),
     ),
+    key(
+        &["trustedProxies"],
+        WORDS,
+        "Addresses of proxies whose X-Forwarded-* and Forwarded headers count, such as 10.0.0.0/8.",
+        |it, reader, at| it.trusted_proxies = trusted_proxies(reader, at),
+    ),
 ];
 
 /// A limit, and where it is kept.
@@ -411,6 +420,12 @@ fn public_url(reader: &mut Reader<'_>, at: KeyValue<'_>) -> Option<String> {
     let bare = url.trim_end_matches('/').to_owned();
     let instead = "write a URL such as https://mcp.example.com";
     is_right.then_some(bare).or_else(|| reader.fail(at, " is no such URL", instead))
+}
+
+fn trusted_proxies(reader: &mut Reader<'_>, at: KeyValue<'_>) -> Option<Vec<AddressRange>> {
+    let words = reader.words(at)?;
+    let ranges = words.iter().map(|word| word.parse::<AddressRange>()).collect::<Result<_, _>>();
+    ranges.map_or_else(|bad| reader.fail(at, " has no address", bad.to_string()), Some)
 }
 
 fn search(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<ToolSearch> {

@@ -59,7 +59,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tower_service::Service;
 
-use super::page::ClientAddress;
 use crate::connection::{lock, wait};
 use crate::drive::{DEFAULT_GRACE, Either, race};
 
@@ -232,7 +231,6 @@ async fn serve_one<S, B>(
     let spoke = Arc::new(AtomicBool::new(false));
     let leaving = Arc::new(Notify::new());
     let peer = stream.peer.clone();
-    let address = stream.address.map(ClientAddress);
     let noting = hyper::service::service_fn({
         let (spoke, leaving, peer) = (Arc::clone(&spoke), Arc::clone(&leaving), peer.clone());
         move |mut request: Request<Incoming>| {
@@ -248,8 +246,9 @@ async fn serve_one<S, B>(
                     leaving.notify_one();
                     return Ok(full(version));
                 }
-                request.extensions_mut().insert(STREAM.try_with(ClientPeer::clone).unwrap_or(peer));
-                address.map(|address| request.extensions_mut().insert(address));
+                let stream = STREAM.try_with(ClientPeer::clone);
+                let own = stream.map(|stream| ClientPeer(stream.0, peer.1)).unwrap_or(peer);
+                request.extensions_mut().insert(own);
                 let answer = call(service, request);
                 let response = match awaited {
                     Some(awaited) => awaited.wait_for(answer).await,
@@ -333,7 +332,7 @@ const MOST_DOUBT: Duration = Duration::from_secs(30);
 /// The connection that a request came by, or its stream on one, among the request's
 /// extensions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ClientPeer(Arc<Mutex<PeerState>>);
+pub(crate) struct ClientPeer(Arc<Mutex<PeerState>>, Option<IpAddr>);
 
 #[derive(Debug, Default)]
 struct PeerState {
@@ -357,6 +356,11 @@ impl PeerState {
 }
 
 impl ClientPeer {
+    /// Where the connection comes from.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.1
+    }
+
     /// Says that an answer is on its way to the client, until it is dropped.
     pub(crate) fn await_answer(&self) -> Awaited {
         lock(&self.0).awaited += 1;
@@ -409,7 +413,7 @@ pub(crate) struct Carrying {
 impl Carrying {
     /// The connection, if it still answers the client.
     pub(crate) fn peer(&self) -> Option<ClientPeer> {
-        let peer = ClientPeer(self.peer.upgrade()?);
+        let peer = ClientPeer(self.peer.upgrade()?, None);
         let is_so = lock(&peer.0).carries == self.client;
         is_so.then_some(peer)
     }
@@ -481,8 +485,6 @@ struct PeerStream {
     read: ReadSide,
     write: OwnedWriteHalf,
     peer: ClientPeer,
-    /// Where it comes from.
-    address: Option<IpAddr>,
     /// Whether hyper has something to write that the socket does not take yet.
     is_full: bool,
     /// Last, so that it is freed after the connection, which may become a socket.
@@ -498,10 +500,10 @@ enum ReadSide {
 
 impl PeerStream {
     fn new(stream: TcpStream, slot: ConnectionSlot) -> Self {
-        let address = stream.peer_addr().ok().map(|address| network(address.ip()));
+        let address = stream.peer_addr().ok().map(|address| address.ip());
         let (read, write) = stream.into_split();
-        let (read, peer) = (ReadSide::Open(read), ClientPeer::default());
-        Self { read, write, peer, address, is_full: false, _slot: slot }
+        let (read, peer) = (ReadSide::Open(read), ClientPeer(Arc::default(), address));
+        Self { read, write, peer, is_full: false, _slot: slot }
     }
 
     fn written<T>(&mut self, wrote: Poll<T>) -> Poll<T> {
@@ -688,7 +690,7 @@ impl ConnectionSlots {
 }
 
 /// What counts as one address: whoever has one of version 6 has 2^64 of them.
-fn network(address: IpAddr) -> IpAddr {
+pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();

@@ -25,6 +25,7 @@ use ring::digest::{SHA256, digest};
 
 use super::body::{Body, RequestBody};
 use super::endpoint;
+use super::listen::{ClientPeer, network};
 use super::site::{Sites, plain, same_path};
 use crate::access::Guard;
 
@@ -106,10 +107,6 @@ pub(super) fn show_to_all(guard: &Guard, page: String, parts: &Parts) -> Respons
     response
 }
 
-/// The address that a connection comes from, among the extensions of its requests.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ClientAddress(pub(super) IpAddr);
-
 /// A request to a page.
 #[derive(Clone)]
 pub struct PageVisit {
@@ -157,7 +154,7 @@ pub(super) async fn receive(
     let reading = tokio::time::timeout(BODY_TIME, read_body(body));
     let late = |_| (StatusCode::REQUEST_TIMEOUT, "the request took too long\n");
     let body = reading.await.map_err(late)??;
-    let address = parts.extensions.get::<ClientAddress>().map(|it| it.0);
+    let address = parts.extensions.get::<ClientPeer>().and_then(ClientPeer::address).map(network);
     let Parts { method, uri, headers, .. } = parts;
     let (path, query) = (uri.path().to_owned(), uri.query().unwrap_or_default().to_owned());
     Ok(PageVisit { method, path, query, headers, address, body })

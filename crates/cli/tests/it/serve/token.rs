@@ -1,0 +1,173 @@
+//! Where clients with access tokens find the gateway: behind proxies, at every path.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http_body_util::BodyExt as _;
+use rcgen::{CertificateParams, KeyPair};
+use serde_json::{Value, json};
+use switchboard_net::client::{Client, ClientOptions};
+use switchboard_net::http::fetch::{Fetch, FetchBody, FetchOptions};
+use switchboard_net::upstream::{ServerTarget, Strategy};
+use switchboard_testkit::issuer::Issuer;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+
+use super::{ERAS, Gateway, rude, rude_with};
+use crate::named::Home;
+use crate::web::{post_to, send};
+
+const PAGE: &str = "/.well-known/oauth-protected-resource";
+
+/// A section that accepts the tokens of this issuer, and what else it has.
+fn accepting(issuer: &Issuer, more: Value) -> Value {
+    let mut section = more;
+    section["oauth"]["issuers"]["corp"] = json!({"issuer": issuer.url, "grant": {}});
+    json!({ "switchboard": section })
+}
+
+/// What a request with these headers hears of the URL of `/mcp`: by metadata and challenge.
+fn told(gateway: &Gateway, headers: &[(&str, &str)]) -> String {
+    let page = send(gateway.port, &format!("GET {PAGE}/mcp"), headers, b"");
+    let denied = post_to(gateway.port, "/mcp", headers, b"{}");
+    let challenge = denied.header("www-authenticate").unwrap_or_default().to_owned();
+    if page.status == 401 {
+        assert_eq!((denied.status, &*challenge), (401, "Bearer"), "{denied:?}");
+        return "nothing".to_owned();
+    }
+    let resource = page.message()["resource"].as_str().unwrap().to_owned();
+    let base = resource.strip_suffix("/mcp").unwrap();
+    assert_eq!(challenge, format!("Bearer resource_metadata=\"{base}{PAGE}/mcp\""));
+    resource
+}
+
+// wire: OR-4, OA-16
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_listed_proxies_say_where_clients_find_us() {
+    let issuer = Issuer::start().await;
+    let start = |trusted: &[&str], args: &[&str]| {
+        let hosts = ["gw.example", "127.0.0.1"];
+        let section = json!({"trustedProxies": trusted, "allowedHosts": hosts});
+        Gateway::start_with(Home::new(), &json!({"a": rude()}), &accepting(&issuer, section), args)
+    };
+    let proxied = [("X-Forwarded-Host", "gw.example"), ("X-Forwarded-Proto", "https")];
+    let standard = [("Forwarded", "for=192.0.2.1;host=gw.example;proto=https")];
+    let public = "https://gw.example/mcp".to_owned();
+    let trusting = [start(&["127.0.0.0/8"], &[]), start(&[], &["--trusted-proxy", "127.0.0.1"])];
+    for gateway in &trusting {
+        let own = format!("http://127.0.0.1:{}/mcp", gateway.port);
+        assert_eq!(told(gateway, &proxied), public);
+        assert_eq!(told(gateway, &standard), public);
+        assert_eq!(told(gateway, &[]), own);
+        let below = [proxied[0], proxied[1], ("X-Forwarded-Prefix", "/tools")];
+        assert_eq!(told(gateway, &below), "https://gw.example/tools/mcp");
+        let kept = [("Host", "gw.example"), ("X-Forwarded-Proto", "https")];
+        assert_eq!(told(gateway, &kept), public, "a proxy that passes the Host on");
+        // A client may send through the proxy what the proxy does not replace.
+        for forged in [
+            &[("X-Forwarded-Host", "evil.example"), ("X-Forwarded-Proto", "https")][..],
+            &[proxied[0], proxied[1], ("Forwarded", "host=evil.example")],
+            &[proxied[0], ("X-Forwarded-Proto", "javascript")],
+            &[proxied[0], ("X-Forwarded-Prefix", "//evil.example")],
+        ] {
+            assert_eq!(told(gateway, forged), "nothing", "{forged:?}");
+        }
+    }
+    let gateway = start(&["10.0.0.0/8"], &[]);
+    let own = format!("http://127.0.0.1:{}/mcp", gateway.port);
+    for spoofed in [&proxied[..], &standard, &[("X-Forwarded-Prefix", "/tools")]] {
+        assert_eq!(told(&gateway, spoofed), own, "{spoofed:?}");
+    }
+    // The audience goes by the same URL: what a client says does not make a token fit.
+    let token = format!("Bearer {}", issuer.token("ada", &public, &json!({})));
+    let showing = [proxied[0], proxied[1], ("Authorization", &*token)];
+    assert_eq!(post_to(gateway.port, "/mcp", &showing, b"{}").status, 401);
+    assert_eq!(post_to(trusting[0].port, "/mcp", &showing, b"{}").status, 400, "it is let in");
+}
+
+/// A proxy that speaks TLS as `localhost`, in front of a port.
+async fn tls_proxy() -> (TcpListener, TlsAcceptor, FetchOptions) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key.into())
+        .unwrap();
+    let extra_roots = vec![certificate.der().clone()];
+    let trusting = FetchOptions { extra_roots, ..FetchOptions::default() };
+    (listener, TlsAcceptor::from(Arc::new(config)), trusting)
+}
+
+async fn ask(fetch: &Fetch, method: Method, url: &str) -> Response<FetchBody> {
+    let mut request = Request::new("{}".into());
+    (*request.method_mut(), *request.uri_mut()) = (method, url.parse().unwrap());
+    request.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
+    fetch.send(request).await.unwrap()
+}
+
+// wire: OR-1, OR-2, OR-5, OR-11, AUTH-30, AUTH-31, AUTH-32
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metadata_challenge_and_audience_are_right_at_every_path_behind_a_tls_proxy() {
+    let issuer = Issuer::start().await;
+    let (listener, acceptor, trusting) = tls_proxy().await;
+    let public = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+    let servers = json!({
+        "files": rude_with(&["pid"], &json!({})),
+        "my notes": rude_with(&["pid"], &json!({})),
+        "größe+%2F": rude_with(&["pid"], &json!({})),
+    });
+    let groups = json!({"all": ["*"], "a.b-c_d": ["my notes"]});
+    let section = accepting(&issuer, json!({"publicUrl": public, "groups": groups}));
+    let gateway = Gateway::start_in(Home::new(), &servers, &section);
+    let port = gateway.port;
+    let proxying = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let mut secure = acceptor.accept(stream).await.unwrap();
+                let mut plain = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                _ = copy_bidirectional(&mut secure, &mut plain).await;
+            });
+        }
+    });
+    let fetch = Fetch::new(trusting).unwrap();
+    let paths = [
+        "/mcp",
+        "/servers/files/mcp",
+        "/servers/my%20notes/mcp",
+        "/servers/gr%C3%B6%C3%9Fe%2B%252F/mcp",
+        "/groups/all/mcp",
+        "/groups/a.b-c_d/mcp",
+    ];
+    for path in paths {
+        let denied = ask(&fetch, Method::POST, &format!("{public}{path}")).await;
+        let page = format!("{public}{PAGE}{path}");
+        let challenge = format!("Bearer resource_metadata=\"{page}\"");
+        assert_eq!(denied.status(), 401);
+        assert_eq!(denied.headers()["www-authenticate"], challenge);
+        let found = ask(&fetch, Method::GET, &page).await.into_body().collect().await;
+        let found: Value = serde_json::from_slice(&found.unwrap().to_bytes()).unwrap();
+        assert_eq!(found["resource"], format!("{public}{path}"));
+        let token = issuer.token("ada", found["resource"].as_str().unwrap(), &json!({}));
+        for other in paths {
+            let mut headers = HeaderMap::new();
+            headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
+            let url = format!("{public}{other}").parse().unwrap();
+            let server = ServerTarget::url(url, Strategy::HttpOnly, headers, fetch.clone());
+            for era in ERAS {
+                let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
+                let client = Client::connect(server.clone(), options).await;
+                assert_eq!(client.is_ok(), path == other, "{path} {other} {era:?}");
+            }
+        }
+    }
+    proxying.abort();
+}

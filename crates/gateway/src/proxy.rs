@@ -1,0 +1,219 @@
+//! What proxies in front of the gateway say: whose word counts, and the URL that clients used.
+//!
+//! A client can send the headers of a proxy, too. They count only from the addresses that the
+//! administrator lists, and only for hosts that are served anyway: a proxy may pass on a header
+//! that it does not know, and the URL decides which access tokens are for us.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use http::header::FORWARDED;
+use http::{HeaderMap, HeaderName};
+use switchboard_net::access::EntryRequest;
+
+const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+
+/// Characters of a prefix that are looked at.
+const LONGEST_PREFIX: usize = 200;
+
+/// An address, or all that begin alike: `10.0.0.7`, `10.0.0.0/8`, `fd00::/8`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AddressRange {
+    address: IpAddr,
+    /// So many bits are the same.
+    bits: u8,
+}
+
+/// The text is neither an address nor a range of them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("write an address, or a range of them: 10.0.0.7 or 10.0.0.0/8")]
+pub struct BadRange;
+
+impl FromStr for AddressRange {
+    type Err = BadRange;
+
+    fn from_str(text: &str) -> Result<Self, BadRange> {
+        let (address, bits) = text.split_once('/').map_or((text, None), |(it, n)| (it, Some(n)));
+        let address: IpAddr = address.parse().map_err(|_| BadRange)?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_| BadRange))?;
+        if bits > most { Err(BadRange) } else { Ok(Self { address, bits }) }
+    }
+}
+
+impl fmt::Display for AddressRange {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.address, self.bits)
+    }
+}
+
+impl AddressRange {
+    fn contains(&self, address: IpAddr) -> bool {
+        let bits = u32::from(self.bits);
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let differs = u32::from(own) ^ u32::from(other);
+                differs.checked_shr(32 - bits).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let differs = u128::from(own) ^ u128::from(other);
+                differs.checked_shr(128 - bits).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The URL that a request came to, without its path: as a trusted proxy says it, else by its
+/// `Host`. None if that host is not known to be ours.
+pub(crate) fn base_url(request: EntryRequest<'_>, trusted: &[AddressRange]) -> Option<String> {
+    let peer = request.peer().map(|peer| peer.to_canonical());
+    let is_proxy = peer.is_some_and(|peer| trusted.iter().any(|range| range.contains(peer)));
+    if !is_proxy {
+        return Some(format!("http://{}", request.known_host()?));
+    }
+    let told = ProxyWord::read(request.headers())?;
+    let host = match told.host {
+        Some(host) => Some(host).filter(|host| request.knows_host(host))?,
+        None => request.known_host()?,
+    };
+    let scheme = told.scheme.unwrap_or("http");
+    let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    let base = format!("{}://{host}{}", scheme.to_ascii_lowercase(), told.prefix);
+    is_web.then_some(base)
+}
+
+/// What the nearest proxy says. Of a list that is its last member: those before it may be what
+/// a client sent.
+#[derive(Debug, Eq, PartialEq)]
+struct ProxyWord<'h> {
+    scheme: Option<&'h str>,
+    host: Option<&'h str>,
+    prefix: &'h str,
+}
+
+impl<'h> ProxyWord<'h> {
+    /// None if it cannot be read, or the two kinds of headers contradict each other: then one of
+    /// them is not from the proxy.
+    fn read(headers: &'h HeaderMap) -> Option<Self> {
+        let last = |name: HeaderName| match headers.get_all(name).iter().next_back() {
+            None => Some(None),
+            Some(value) => Some(Some(split(value.to_str().ok()?, ',').next_back()?.trim())),
+        };
+        let (mut scheme, mut host) = (last(PROTO)?, last(HOST)?);
+        let prefix = last(PREFIX)?.unwrap_or_default().trim_end_matches('/');
+        let element = last(FORWARDED)?.unwrap_or_default();
+        for pair in split(element, ';').map(str::trim).filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=')?;
+            let member = match name.trim().to_ascii_lowercase().as_str() {
+                "host" => &mut host,
+                "proto" => &mut scheme,
+                _ => continue,
+            };
+            let value = value.trim().trim_matches('"');
+            if member.is_some_and(|other| !other.eq_ignore_ascii_case(value)) {
+                return None;
+            }
+            *member = Some(value);
+        }
+        is_prefix(prefix).then_some(Self { scheme, host, prefix })
+    }
+}
+
+/// The parts of a list; what is in quotes stays together.
+fn split(text: &str, at: char) -> impl DoubleEndedIterator<Item = &str> {
+    let mut is_quoted = false;
+    let ends = text.char_indices().filter(|(_, sign)| {
+        is_quoted ^= *sign == '"';
+        !is_quoted && *sign == at
+    });
+    let ends: Vec<_> = ends.map(|(end, _)| end).chain([text.len()]).collect();
+    let starts = std::iter::once(0).chain(ends.clone().into_iter().map(|end| end + 1));
+    starts.zip(ends).map(|(start, end)| &text[start..end]).collect::<Vec<_>>().into_iter()
+}
+
+/// Whether it is a plain path, or nothing.
+fn is_prefix(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/%".contains(&byte);
+    let is_path = text.starts_with('/') && text.len() <= LONGEST_PREFIX;
+    let has_dots = text.split('/').skip(1).any(|part| matches!(part, "" | "." | ".."));
+    text.is_empty() || (is_path && !has_dots && text.bytes().all(is_plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_in_its_range_alone() {
+        for (range, address, expected) in [
+            ("10.0.0.7", "10.0.0.7", true),
+            ("10.0.0.7", "10.0.0.8", false),
+            ("10.0.0.0/8", "10.255.1.2", true),
+            ("10.0.0.0/8", "11.0.0.0", false),
+            ("0.0.0.0/0", "192.0.2.1", true),
+            ("0.0.0.0/0", "::1", false),
+            ("fd00::/8", "fd12::1", true),
+            ("fd00::/8", "fe80::1", false),
+            ("::/0", "2001:db8::1", true),
+        ] {
+            let range: AddressRange = range.parse().unwrap();
+            assert_eq!(range.contains(address.parse().unwrap()), expected, "{range} {address}");
+        }
+        for bad in ["", "localhost", "10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/-1", "*"] {
+            assert_eq!(bad.parse::<AddressRange>(), Err(BadRange), "{bad}");
+        }
+    }
+
+    fn read(headers: &[(&'static str, &str)]) -> Option<(String, String, String)> {
+        let headers = headers.iter().map(|(name, value)| {
+            (HeaderName::from_static(name), value.parse().expect("a header value"))
+        });
+        let headers: HeaderMap = headers.fold(HeaderMap::new(), |mut all, (name, value)| {
+            all.append(name, value);
+            all
+        });
+        let told = ProxyWord::read(&headers)?;
+        let text = |part: Option<&str>| part.unwrap_or("-").to_owned();
+        Some((text(told.scheme), text(told.host), told.prefix.to_owned()))
+    }
+
+    // wire: OR-4
+    #[test]
+    fn the_last_word_is_that_of_the_nearest_proxy() {
+        let told = |scheme: &str, host: &str, prefix: &str| {
+            Some((scheme.to_owned(), host.to_owned(), prefix.to_owned()))
+        };
+        let (host, proto) = ("x-forwarded-host", "x-forwarded-proto");
+        for (headers, expected) in [
+            (&[][..], told("-", "-", "")),
+            (&[(host, "gw.example"), (proto, "https")], told("https", "gw.example", "")),
+            (&[(host, "evil.example, gw.example")], told("-", "gw.example", "")),
+            (&[(host, "evil.example"), (host, "gw.example")], told("-", "gw.example", "")),
+            (&[("x-forwarded-prefix", "/tools/")], told("-", "-", "/tools")),
+            (
+                &[(
+                    "forwarded",
+                    "for=1.2.3.4;host=evil, For=\"[::1]:5\";Host=\"gw:8443\";proto=https",
+                )],
+                told("https", "gw:8443", ""),
+            ),
+            (&[("forwarded", "for=\"a,b;host=evil\";host=gw")], told("-", "gw", "")),
+            (&[("forwarded", "host=gw"), (host, "GW")], told("-", "gw", "")),
+            // Whoever of the two it was: the proxy sets one kind, the client sent the other.
+            (&[("forwarded", "host=evil"), (host, "gw")], None),
+            (&[("forwarded", "proto=https"), (proto, "http")], None),
+            (&[("forwarded", "host=a;host=b")], None),
+            (&[("forwarded", "nonsense")], None),
+            (&[("x-forwarded-prefix", "//evil.example")], None),
+            (&[("x-forwarded-prefix", "/a/../b")], None),
+            (&[("x-forwarded-prefix", "/a\"b")], None),
+            (&[("x-forwarded-prefix", "a")], None),
+        ] {
+            assert_eq!(read(headers), expected, "{headers:?}");
+        }
+    }
+}
