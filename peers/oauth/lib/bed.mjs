@@ -47,7 +47,8 @@ export class Bed {
   async provider(options = {}) {
     const provider = await this.#node('provider', 'provider.mjs', options);
     const allow = (resource) => fetch(`${provider.url}/admin/resources`, { method: 'POST', body: resource });
-    return { ...provider, issuer: provider.url, allow };
+    const secrets = () => ask(`${provider.url}/admin/secrets`);
+    return { ...provider, issuer: provider.url, allow, secrets };
   }
 
   /** A protected server for tokens of `provider`; `options` are the flags of protected.mjs. */
