@@ -62,10 +62,10 @@ const python = (library) => (bed, url, env) =>
   printed(bed, library, [PYTHON, at('foreign_client.py'), library, url, TOOL, JSON.stringify({ message: WORDS })], { ...env, ...ALONE.python });
 
 // wire: OR-1, OR-2, OR-5, OR-10, AUTH-30, AUTH-31, AUTH-32
-scenario('TypeScript SDK 2 signs in at the gateway, lists and calls', async (bed, url) => listAndCall((await sdkClient(url, 2)).client));
+scenario('TypeScript SDK 2 signs in at the gateway, lists and calls', async (bed, url) => listAndCall((await sdkClient(url)).client));
 
 // wire: OR-1, OR-2, OR-5, OR-10
-scenario('TypeScript SDK 1 signs in at the gateway, lists and calls', async (bed, url) => listAndCall((await sdkClient(url, 1)).client));
+scenario('TypeScript SDK 1 signs in at the gateway, lists and calls', async (bed, url) => listAndCall((await sdkClient(url, undefined, undefined, 1)).client));
 
 // wire: OR-1, OR-2, OR-5, OR-10
 scenario('Python SDK signs in at the gateway, lists and calls', python('mcp'));

@@ -1,10 +1,9 @@
 // Our client signs in at servers that are not ours: by `login` and `call`, and through a bridge.
 
 import assert from 'node:assert/strict';
-import net from 'node:net';
-import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { announced, start } from '../lib/processes.mjs';
+import { freePort } from './lib/bed.mjs';
 import { PYTHON } from './lib/python.mjs';
 
 const at = (path) => fileURLToPath(new URL(path, import.meta.url));
@@ -37,15 +36,6 @@ async function ready(bed, argv) {
   const [handle, url] = await announced(begin, (line) => /^ready (\S+)/.exec(line)?.[1], READY_MS);
   bed.keep(handle);
   return { url };
-}
-
-/** A port that was free a moment ago, for a server that others must know beforehand. */
-async function freePort() {
-  const listener = net.createServer().listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const { port } = listener.address();
-  await new Promise((resolve) => listener.close(resolve));
-  return port;
 }
 
 // Its metadata name the issuer with a slash at the end, which is not what the issuer says of itself.

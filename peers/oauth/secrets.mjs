@@ -105,7 +105,7 @@ async function atTheGateway(bed, { switchboard, provider, upstream, other, confi
     mcpServers: { ...config.mcpServers, child: { command: binary, args: ['demo'] } },
     switchboard: { keys: { admin: { key: '${ADMIN_KEY}' } }, oauth: { issuers: { corp: { issuer: provider.issuer, grant: { servers: ['*'] } } } } },
   };
-  const { url, handle, said } = await serve(bed, switchboard, binary, full, ...TRACE);
+  const { url, handle, said } = await serve(bed, switchboard, binary, full, TRACE);
   await provider.allow(url);
   const { client, token } = await sdkClient(url);
   const { tools } = await client.listTools();
