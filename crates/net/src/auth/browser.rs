@@ -31,7 +31,7 @@ pub fn open_browser(url: &str, environment: &[(OsString, OsString)]) -> io::Resu
     };
     let own = variable("BROWSER").unwrap_or_default();
     let own = own.split(':').filter_map(|line| fill_in(line, url));
-    let openers = platform::page_openers(&variable).into_iter();
+    let openers = platform::page_openers(variable).into_iter();
     let openers = openers.map(|words| words.iter().copied().chain([url]).map(str::to_owned));
     for words in own.chain(openers.map(Iterator::collect)) {
         match start(&words, environment) {
