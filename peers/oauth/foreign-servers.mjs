@@ -1,10 +1,9 @@
 // Our client signs in at servers that are not ours: by `login` and `call`, and through a bridge.
 
 import assert from 'node:assert/strict';
-import net from 'node:net';
-import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { announced, start } from '../lib/processes.mjs';
+import { freePort } from './lib/bed.mjs';
 import { PYTHON } from './lib/python.mjs';
 
 const at = (path) => fileURLToPath(new URL(path, import.meta.url));
@@ -14,8 +13,8 @@ const LONG = { ttl: '3600' };
 export const flows = [];
 
 /** `begin` starts the server and gives its URL, and what `oauth` has to say; `sub` is whom the server takes the person for. */
-const server = (name, sub, scopes, begin) => flows.push({
-  name: `our client signs in at ${name}, lists and calls`,
+const scenario = (name, sub, scopes, begin) => flows.push({
+  name,
   ms: 90_000,
   async work(bed, open) {
     const { url, oauth } = await begin(bed);
@@ -39,18 +38,9 @@ async function ready(bed, argv) {
   return { url };
 }
 
-/** A port that was free a moment ago, for a server that others must know beforehand. */
-async function freePort() {
-  const listener = net.createServer().listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const { port } = listener.address();
-  await new Promise((resolve) => listener.close(resolve));
-  return port;
-}
-
 // Its metadata name the issuer with a slash at the end, which is not what the issuer says of itself.
 // wire: OC-3, OC-4, OC-6, OC-7, OC-31
-server('FastMCP with its JWT verifier', 'ada', ['mcp:read'], async (bed) => {
+scenario('our client signs in at FastMCP with its JWT verifier, lists and calls', 'ada', ['mcp:read'], async (bed) => {
   const provider = await bed.provider(LONG);
   const { url } = await ready(bed, [PYTHON, at('foreign_server.py'), 'verifier', provider.issuer]);
   await provider.allow(url);
@@ -58,7 +48,7 @@ server('FastMCP with its JWT verifier', 'ada', ['mcp:read'], async (bed) => {
 });
 
 // wire: OC-3, OC-4, OC-6, OC-23, OC-31
-server('FastMCP with its OAuth proxy', 'ada', ['mcp:read'], async (bed) => {
+scenario('our client signs in at FastMCP with its OAuth proxy, lists and calls', 'ada', ['mcp:read'], async (bed) => {
   const port = await freePort();
   const base = `http://127.0.0.1:${port}`;
   const proxy = {
@@ -70,4 +60,4 @@ server('FastMCP with its OAuth proxy', 'ada', ['mcp:read'], async (bed) => {
 });
 
 // wire: OC-3, OC-4, OC-6, OC-23, OC-31
-server('the TypeScript SDK with its router', 'nobody', ['mcp:tools'], (bed) => ready(bed, [process.execPath, at('foreign-server.mjs')]));
+scenario('our client signs in at the TypeScript SDK with its router, lists and calls', 'nobody', ['mcp:tools'], (bed) => ready(bed, [process.execPath, at('foreign-server.mjs')]));

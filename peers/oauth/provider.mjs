@@ -123,7 +123,11 @@ if (options.exchange) registerExchange(provider, own);
 if (options['trust-idp']) registerJwtBearer(provider, own, options['trust-idp']);
 
 const answer = provider.callback();
-const adminAnswer = admin({ '/admin/counts': () => counts.all, '/admin/resources': (uri) => resources.add(uri) });
+const adminAnswer = admin({
+  '/admin/counts': () => counts.all,
+  '/admin/resources': (uri) => resources.add(uri),
+  '/admin/secrets': () => [...counts.secrets],
+});
 server.on('request', (req, res) => adminAnswer(req, res) || answer(req, res));
 process.on('SIGTERM', () => process.exit(0));
 console.log(`ready ${issuer}`);

@@ -7,13 +7,14 @@ import { endAll, pause } from '../lib/processes.mjs';
 import { flows as ours } from './flows.mjs';
 import { flows as clients } from './foreign-clients.mjs';
 import { flows as servers } from './foreign-servers.mjs';
+import { flows as secrets } from './secrets.mjs';
 import { Bed } from './lib/bed.mjs';
 import { AUTHORITIES } from './lib/gateway.mjs';
 import { NOT_BUILT } from './lib/not-built.mjs';
 import { PYTHON } from './lib/python.mjs';
 import { Switchboard } from './lib/switchboard.mjs';
 
-const flows = [...ours, ...clients, ...servers];
+const flows = [...ours, ...clients, ...servers, ...secrets];
 
 const WHOLE_RUN_MS = 30 * 60_000;
 const ROUNDS = { quick: 5, full: 100 };

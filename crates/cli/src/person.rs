@@ -9,7 +9,7 @@ use switchboard_net::auth::person::SignInPerson;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::output::plain;
-use crate::target::variable;
+use crate::target::environment;
 
 /// Shows pages on stderr, always, and in a browser, if that is wanted.
 #[derive(Debug)]
@@ -31,7 +31,8 @@ impl TerminalUser {
         if !self.opens_browser {
             return "Open this address in a browser.".to_owned();
         }
-        match open_browser(url, variable) {
+        let environment = environment();
+        match open_browser(url, &environment) {
             Ok(true) => "Your browser opens it.".to_owned(),
             Ok(false) => "There is no browser here. Open this address anywhere.".to_owned(),
             Err(error) => {

@@ -2,6 +2,7 @@
 
 import fs from 'node:fs';
 import http from 'node:http';
+import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { once } from 'node:events';
@@ -47,7 +48,8 @@ export class Bed {
   async provider(options = {}) {
     const provider = await this.#node('provider', 'provider.mjs', options);
     const allow = (resource) => fetch(`${provider.url}/admin/resources`, { method: 'POST', body: resource });
-    return { ...provider, issuer: provider.url, allow };
+    const secrets = () => ask(`${provider.url}/admin/secrets`);
+    return { ...provider, issuer: provider.url, allow, secrets };
   }
 
   /** A protected server for tokens of `provider`; `options` are the flags of protected.mjs. */
@@ -97,4 +99,14 @@ export async function ask(url) {
   const response = await fetch(url);
   if (!response.ok) throw new Error(`${url} answers ${response.status}`);
   return response.json();
+}
+
+/** A port that was free a moment ago, for a server that others must know beforehand. */
+export async function freePort() {
+  const listener = net.createServer().listen(0, '127.0.0.1');
+  await once(listener, 'listening');
+  const { port } = listener.address();
+  listener.close();
+  await once(listener, 'close');
+  return port;
 }

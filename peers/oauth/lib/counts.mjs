@@ -10,8 +10,15 @@ const ROUTES = {
   revocation: 'revocations',
 };
 
-/** The requests an authorization server has answered, with the token requests by grant type. */
+/** Parameters and members that nobody but the client and the authorization server may know. */
+const SECRETS = [
+  'access_token', 'client_assertion', 'client_secret', 'code', 'code_verifier', 'id_token', 'refresh_token', 'registration_access_token', 'subject_token',
+];
+
+/** The requests an authorization server has answered, with the token requests by grant type, and the secrets in them. */
 export class Counts {
+  /** What was told in confidence, with a word for it. */
+  secrets = new Map();
   all = { authorizations: 0, registrations: 0, revocations: 0, refreshes: 0, sign_ins: 0, token_requests: 0, grants: {}, errors: {} };
 
   #add(name, where = this.all) {
@@ -27,7 +34,13 @@ export class Counts {
     // The redirect that takes the person back with a code.
     const location = ctx.response.get('location');
     if (location && URL.canParse(location) && new URL(location).searchParams.has('code')) this.#add('sign_ins');
+    this.#note(ctx.oidc?.body ?? ctx.oidc?.params);
+    this.#note(ctx.body);
     if (ctx.body?.error) this.#add(ctx.body.error, this.all.errors);
+  }
+
+  #note(from) {
+    for (const name of SECRETS) if (typeof from?.[name] === 'string') this.secrets.set(from[name], name);
   }
 
   #token(ctx) {

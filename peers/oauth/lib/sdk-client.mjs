@@ -7,8 +7,9 @@ import { StreamableHTTPClientTransport as TransportV1 } from '@modelcontextproto
 import { UnauthorizedError as UnauthorizedV1 } from '@modelcontextprotocol/sdk/client/auth.js';
 import { visit } from '../person.mjs';
 
-// Nothing listens at the callback: the person stops there and hands the URL over.
+// Nothing listens there: the person stops before it and hands the URL over.
 const CALLBACK = 'http://127.0.0.1:9/callback';
+const withoutWindow = async (page, callback) => (await visit(page, { stopAt: callback })).url;
 
 /** The majors of the SDK; `code` is what `finishAuth` wants of the URL that the person came back to. */
 const SDKS = {
@@ -16,15 +17,15 @@ const SDKS = {
   2: { Client: v2.Client, Transport: v2.StreamableHTTPClientTransport, Unauthorized: v2.UnauthorizedError, code: (params) => params },
 };
 
-function authProvider(kept) {
+function authProvider(kept, browse, callback) {
   return {
-    redirectUrl: CALLBACK,
-    clientMetadata: { client_name: 'SDK', redirect_uris: [CALLBACK], application_type: 'native', token_endpoint_auth_method: 'none' },
+    redirectUrl: callback,
+    clientMetadata: { client_name: 'SDK', redirect_uris: [callback], application_type: 'native', token_endpoint_auth_method: 'none' },
     clientInformation: () => kept.client,
     saveClientInformation: (client) => (kept.client = client),
     tokens: () => kept.tokens,
     saveTokens: (tokens) => (kept.tokens = tokens),
-    redirectToAuthorization: async (page) => (kept.params = (await visit(page, { stopAt: CALLBACK })).url.searchParams),
+    redirectToAuthorization: async (page) => (kept.params = (await browse(page, callback)).searchParams),
     saveCodeVerifier: (verifier) => (kept.verifier = verifier),
     codeVerifier: () => kept.verifier,
     saveDiscoveryState: (state) => (kept.discovery = state),
@@ -32,16 +33,22 @@ function authProvider(kept) {
   };
 }
 
-/** Signs in at `url` and connects; `token()` is the access token that the client got. */
-export async function sdkClient(url, major = 2) {
+/**
+ * Signs in at `url` and connects. `token()` is the access token that the client got, `again()` a new connection with what was
+ * kept. `browse(page, callback)` is the person: it gives the URL of the callback that they end at.
+ */
+export async function sdkClient(url, browse = withoutWindow, callback = CALLBACK, major = 2) {
   const { Client, Transport, Unauthorized, code } = SDKS[major];
   const kept = {};
-  const transport = () => new Transport(new URL(url), { authProvider: authProvider(kept) });
+  const transport = () => new Transport(new URL(url), { authProvider: authProvider(kept, browse, callback) });
   const open = () => new Client({ name: 'sdk', version: '1' });
   const first = transport();
   await assert.rejects(open().connect(first), Unauthorized);
   await first.finishAuth(code(kept.params));
-  const client = open();
-  await client.connect(transport());
-  return { client, token: () => kept.tokens.access_token };
+  const again = async () => {
+    const client = open();
+    await client.connect(transport());
+    return client;
+  };
+  return { client: await again(), again, kept, token: () => kept.tokens.access_token };
 }

@@ -2,8 +2,10 @@
 //!
 //! The browser is started without a shell, in a process group of its own, without our stdin,
 //! stdout and stderr: stdout may carry MCP. It lives on if we are ended, and tokio reaps it
-//! if it ends first.
+//! if it ends first. It gets the environment, but no variable whose name says that it is secret:
+//! pages, extensions and crash reports are not to have our keys.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::process::Stdio;
 
@@ -11,20 +13,28 @@ use http::Uri;
 use tokio::process::Command;
 
 use crate::platform;
+use crate::secret::is_secret_name;
 
 /// Browsers that need the terminal, which we do not give away.
 const FOR_TERMINALS: [&str; 6] = ["browsh", "elinks", "links", "lynx", "w3m", "www-browser"];
 
+/// Names a file, without which no window can be opened.
+const X_COOKIE: &str = "XAUTHORITY";
+
 /// Opens a page, by `$BROWSER` or as the system does it; http and https only. False if there
-/// is no browser here. `variable` is the environment. Takes a tokio runtime.
-pub fn open_browser(url: &str, variable: impl Fn(&str) -> Option<String>) -> io::Result<bool> {
+/// is no browser here. Takes a tokio runtime.
+pub fn open_browser(url: &str, environment: &[(OsString, OsString)]) -> io::Result<bool> {
     check_page(url)?;
+    let variable = |name: &str| {
+        let (_, value) = environment.iter().find(|(it, _)| it == name)?;
+        value.to_str().map(str::to_owned)
+    };
     let own = variable("BROWSER").unwrap_or_default();
     let own = own.split(':').filter_map(|line| fill_in(line, url));
-    let openers = platform::page_openers(&variable).into_iter();
+    let openers = platform::page_openers(variable).into_iter();
     let openers = openers.map(|words| words.iter().copied().chain([url]).map(str::to_owned));
     for words in own.chain(openers.map(Iterator::collect)) {
-        match start(&words) {
+        match start(&words, environment) {
             Ok(()) => return Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -57,10 +67,16 @@ fn fill_in(line: &str, url: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-fn start(words: &[String]) -> io::Result<()> {
+fn is_for_browsers(name: &OsStr) -> bool {
+    name == X_COOKIE || !is_secret_name(&name.to_string_lossy())
+}
+
+fn start(words: &[String], environment: &[(OsString, OsString)]) -> io::Result<()> {
     let (program, rest) = words.split_first().ok_or(io::ErrorKind::NotFound)?;
     let mut command = Command::new(program);
-    command.args(rest).process_group(0);
+    command.args(rest).process_group(0).env_clear();
+    let known = environment.iter().filter(|(name, _)| is_for_browsers(name));
+    command.envs(known.map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Tokio reaps children that are dropped while they run.
     command.spawn().map(drop)
@@ -69,6 +85,10 @@ fn start(words: &[String]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn browser(line: &str) -> Vec<(OsString, OsString)> {
+        vec![("BROWSER".into(), line.into())]
+    }
 
     #[test]
     fn only_pages_are_opened() {
@@ -89,7 +109,7 @@ mod tests {
             "https://as/\"&calc",
             "-https://a/",
         ] {
-            assert!(open_browser(bad, |_| Some("true".to_owned())).is_err(), "{bad}");
+            assert!(open_browser(bad, &browser("true")).is_err(), "{bad}");
         }
     }
 
@@ -104,9 +124,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_machine_without_a_browser_says_so() {
-        let none = |_: &str| None;
-        assert!(!open_browser("http://p/", none).unwrap() || cfg!(target_os = "macos"));
-        let missing = |name: &str| (name == "BROWSER").then(|| "/no/such/browser:".to_owned());
-        assert!(!open_browser("http://p/", missing).unwrap() || cfg!(target_os = "macos"));
+        assert!(!open_browser("http://p/", &[]).unwrap() || cfg!(target_os = "macos"));
+        let missing = browser("/no/such/browser:");
+        assert!(!open_browser("http://p/", &missing).unwrap() || cfg!(target_os = "macos"));
     }
 }

@@ -135,23 +135,26 @@ async fn a_port_is_ours_alone_until_we_are_gone() {
 
 #[tokio::test]
 async fn a_browser_has_nothing_of_ours_and_is_not_left_behind() {
-    // wire: OC-38
+    // wire: OA-24, OC-38
     let folder = std::env::temp_dir().join(format!("switchboard-browser-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let (script, pipe) = (folder.join("browser"), folder.join("said"));
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let text = "#!/bin/sh\nread -r _ _ _ _ group _ < /proc/$$/stat\n\
-        echo \"$$ $group $(readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2 | tr '\\n' ' ')$*\" > \"$0.out\"\n\
+        echo \"$$ $group $(readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2 | tr '\\n' ' ')$* $SHOWN$STORE_KEY$XAUTHORITY\" > \"$0.out\"\n\
         cat \"$0.out\" > \"${0%browser}said\"\n";
     fs::write(&script, text).unwrap();
     let browser = format!("/no/such/one:sh {} -x %s -y", script.display());
-    let environment = |name: &str| (name == "BROWSER").then(|| browser.clone());
+    let names = [("BROWSER", &*browser), ("PATH", "/usr/bin:/bin"), ("SHOWN", "display")];
+    let names = [&names[..], &[("STORE_KEY", "5a5a"), ("XAUTHORITY", "+cookie")]].concat();
+    let environment: Vec<_> = names.iter().map(|(name, it)| (name.into(), it.into())).collect();
     let url = "https://as.example/authorize?a=b&c=$(id);d";
-    assert!(open_browser(url, environment).unwrap());
+    assert!(open_browser(url, &environment).unwrap());
     let said = within(tokio::task::spawn_blocking(move || fs::read_to_string(pipe))).await;
     let said = said.unwrap().unwrap();
     let words: Vec<_> = said.split_whitespace().collect();
-    assert_eq!(words[2..], ["/dev/null", "/dev/null", "/dev/null", "-x", url, "-y"]);
+    let null = "/dev/null";
+    assert_eq!(words[2..], [null, null, null, "-x", url, "-y", "display+cookie"]);
     assert_eq!(words[0], words[1], "it leads a process group of its own");
     let process = PathBuf::from(format!("/proc/{}", words[0]));
     within(async {
