@@ -20,7 +20,7 @@ use switchboard_net::upstream::{ServerTarget, Target};
 use switchboard_proto::auth::{GrantType, OauthSettings, ResourceParameter, Secret};
 use tokio::sync::OnceCell;
 
-use crate::args::{LoginChoice, OauthArgs, StoreArgs};
+use crate::args::{CredentialArgs, LoginChoice, OauthArgs, StoreArgs};
 use crate::exit::{CommandResult, cannot, wrong};
 use crate::person::TerminalUser;
 use crate::target::{NamedServer, variable};
@@ -37,33 +37,34 @@ pub(crate) struct AskUser {
     pub(crate) owns_stdin: bool,
 }
 
-/// The server with the token of its account, where it wants one. `fetch` reaches the
-/// authorization server.
+/// The server with the token of its account, and that account, where it wants one. `fetch`
+/// reaches the authorization server.
 pub(crate) fn with_tokens(
     found: &NamedServer,
     args: &OauthArgs,
     asking: AskUser,
     fetch: Fetch,
-) -> CommandResult<ServerTarget> {
+) -> CommandResult<(ServerTarget, Option<Authorizer>)> {
     let server = found.server.clone();
-    let Target::Url { headers, .. } = server.target() else { return Ok(server) };
+    let Target::Url { headers, .. } = server.target() else { return Ok((server, None)) };
     let wanted = found.oauth.is_wanted;
     // Who sends a token of their own wants no other.
     if wanted == Some(false) || headers.contains_key(AUTHORIZATION) && wanted.is_none() {
-        return Ok(server);
+        return Ok((server, None));
     }
     let headers = headers.clone();
     let authorizer = authorizer(found, args, asking, fetch)?;
-    Ok(server.showing(Arc::new(OauthCredential::new(authorizer, headers))))
+    let credential = OauthCredential::new(authorizer.clone(), headers);
+    Ok((server.showing(Arc::new(credential)), Some(authorizer)))
 }
 
 /// The accounts of the user who runs a gateway: for all its clients, and signed in to by
 /// `switchboard login`. A gateway asks nobody.
-pub(crate) fn shared_accounts() -> Accounts {
+pub(crate) fn shared_accounts(args: &CredentialArgs) -> Accounts {
     let reach = ReachPolicy { is_strict: true, ..ReachPolicy::default() };
     let options = SignInOptions { mode: LoginMode::Never, reach, ..SignInOptions::default() };
-    let store = Arc::new(UserStore::new(&StoreArgs::default()));
-    Accounts { store, person: Arc::new(Nobody), options }
+    let store = Arc::new(UserStore::new(&args.store));
+    Accounts { store, person: Arc::new(Nobody), options, account: args.account.clone() }
 }
 
 /// The account that files and flags name.
@@ -73,7 +74,7 @@ pub(crate) fn authorizer(
     asking: AskUser,
     fetch: Fetch,
 ) -> CommandResult<Authorizer> {
-    let account = account(found, args.account.clone())?;
+    let account = account(found, &args.credentials)?;
     let settings = settings(&found.oauth, args)?;
     if settings.use_id_token {
         tracing::warn!(
@@ -81,17 +82,18 @@ pub(crate) fn authorizer(
         );
     }
     let options = options(&found.oauth, args, asking.login);
-    let store = Arc::new(UserStore::new(&args.store));
+    let store = Arc::new(UserStore::new(&args.credentials.store));
     let person = Arc::new(TerminalUser::new(!args.no_browser, asking.owns_stdin));
     Ok(Authorizer::new(account, settings, store, fetch, person, options))
 }
 
 /// Whose tokens are meant.
-pub(crate) fn account(found: &NamedServer, account: Option<String>) -> CommandResult<Account> {
+pub(crate) fn account(found: &NamedServer, args: &CredentialArgs) -> CommandResult<Account> {
     let Target::Url { url, .. } = found.server.target() else {
         let hint = "a command gets its credentials from its environment: \"env\" in its file";
         return wrong("only servers at a URL can be signed in to", hint);
     };
+    let account = args.account.clone().or_else(|| found.oauth.account_name.clone());
     Ok(Account { account, ..Account::of(url) })
 }
 
@@ -174,6 +176,7 @@ fn options(plan: &OauthPlan, args: &OauthArgs, login: LoginChoice) -> SignInOpti
         callback_path: path.unwrap_or_else(|| CALLBACK_PATH.to_owned()),
         success_url: args.auth_success_url.clone(),
         wait: args.auth_timeout.map_or(defaults.wait, Duration::from_secs),
+        reach: ReachPolicy { allowed: plan.allow_private.clone(), ..ReachPolicy::default() },
         mode: match login {
             LoginChoice::Wait => LoginMode::Wait,
             LoginChoice::Defer => LoginMode::Defer,

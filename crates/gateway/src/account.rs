@@ -20,6 +20,8 @@ pub struct Accounts {
     pub person: Arc<dyn SignInPerson>,
     /// How they are asked.
     pub options: SignInOptions,
+    /// Which account is used at servers whose file names none.
+    pub account: Option<String>,
 }
 
 impl Accounts {
@@ -39,8 +41,11 @@ impl Accounts {
         }
         let settings = server.oauth.settings.clone();
         let (store, person) = (Arc::clone(&self.store), Arc::clone(&self.person));
-        let options = SignInOptions { name: server.name.clone(), ..self.options.clone() };
-        let authorizer = Authorizer::new(Account::of(url), settings, store, fetch, person, options);
+        let mut options = SignInOptions { name: server.name.clone(), ..self.options.clone() };
+        options.reach.allowed.extend_from_slice(&server.oauth.allow_private);
+        let account = server.oauth.account_name.clone().or_else(|| self.account.clone());
+        let account = Account { account, ..Account::of(url) };
+        let authorizer = Authorizer::new(account, settings, store, fetch, person, options);
         Some(match others {
             Some(others) => Arc::new(OauthCredential::beside(authorizer, others, wanted.is_none())),
             None => Arc::new(OauthCredential::new(authorizer, headers.clone())),

@@ -18,6 +18,7 @@ pub mod mcp_remote;
 pub mod person;
 mod sign_in;
 pub mod store;
+mod tools;
 
 pub use credential::OauthCredential;
 pub use fetch::ReachPolicy;

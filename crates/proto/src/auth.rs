@@ -37,8 +37,10 @@ pub use record::{
     AuthMethod, FailedSignIn, LONGEST_SIGN_IN, PendingSignIn, Registration, Secret, TokenRecord,
     TokenSource,
 };
-pub use settings::{Endpoints, GrantType, IdentityProvider, OauthSettings, ResourceParameter};
-pub use token::dpop_proof;
+pub use settings::{
+    Endpoints, GrantType, IdentityProvider, OauthSettings, ProviderToken, ResourceParameter,
+};
+pub use token::{basic_authorization, dpop_proof};
 
 /// Why there are no tokens.
 #[expect(missing_docs, reason = "the field names say it")]
@@ -168,7 +170,7 @@ fn encode(value: &str) -> Cow<'_, str> {
 }
 
 /// A form, or a query.
-fn form<'p>(pairs: impl IntoIterator<Item = (&'p str, &'p str)>) -> String {
+pub fn form<'p>(pairs: impl IntoIterator<Item = (&'p str, &'p str)>) -> String {
     let pairs =
         pairs.into_iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
     pairs.collect::<Vec<_>>().join("&")

@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     let by = Some(fetch.clone());
     let options =
         FleetOptions { cache, monitor, is_stdio, probe, fetch: by, ..FleetOptions::default() };
-    let accounts = sign_in::shared_accounts();
+    let accounts = sign_in::shared_accounts(&args.credentials);
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
         let server = server.server(target::environment(), fetch.clone(), Some(&accounts));
         server.named_by(&ancestry)

@@ -77,7 +77,9 @@ impl Bridge {
         let is_sign_in = request.method() == method::CALL_TOOL
             && request.name().is_some_and(|name| name == SIGN_IN);
         match &client.state {
-            DeferredState::SignedIn if is_sign_in => opening.call.finish(said(request, DONE, false)),
+            DeferredState::SignedIn if is_sign_in => {
+                opening.call.finish(said(request, DONE, false));
+            }
             DeferredState::SignedIn => {
                 if request.method() == method::LIST_TOOLS {
                     deferred.remove(&number);
@@ -89,7 +91,10 @@ impl Bridge {
                 let hello = client.hello.clone();
                 drop(deferred);
                 let (works, greeted) = self.greet(&opening.client, hello);
-                return Err(both(works, ask_again(Weak::clone(&self.this), opening, greeted, asked)));
+                return Err(both(
+                    works,
+                    ask_again(Weak::clone(&self.this), opening, greeted, asked),
+                ));
             }
             DeferredState::Asking | DeferredState::Failed(_) => {
                 if request.method() == method::SET_LEVEL {
