@@ -14,8 +14,8 @@ pub(crate) use client::{
     ClientArgs, CommandArgs, DoctorArgs, Form, NetworkArgs, ReachArgs, RemoteArgs,
 };
 pub(crate) use oauth::{
-    AccountArgs, AuthCommand, LoginArgs, LoginChoice, LogoutArgs, OauthArgs, SignInServer,
-    StoreArgs, WhoamiArgs,
+    AccountArgs, AuthCommand, CredentialArgs, LoginArgs, LoginChoice, LogoutArgs, OauthArgs,
+    SignInServer, SignInSource, StoreArgs, WhoamiArgs,
 };
 pub(crate) use serve::{BridgeArgs, DemoArgs, GatewayArgs, ServeArgs, ServedTransport, WebArgs};
 

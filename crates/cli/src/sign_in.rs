@@ -21,7 +21,7 @@ use switchboard_net::upstream::{ServerTarget, Target};
 use switchboard_proto::auth::{GrantType, OauthSettings, ResourceParameter, Secret};
 use tokio::sync::OnceCell;
 
-use crate::args::{LoginChoice, OauthArgs, StoreArgs};
+use crate::args::{CredentialArgs, LoginChoice, OauthArgs, StoreArgs};
 use crate::exit::{CommandResult, cannot, wrong};
 use crate::person::TerminalUser;
 use crate::target::{NamedServer, variable};
@@ -38,18 +38,19 @@ pub(crate) struct AskUser {
     pub(crate) owns_stdin: bool,
 }
 
-/// The server with the token of its account, where it wants one. `fetch` reaches the
-/// authorization server.
+/// The server with the token of its account, and that account, where it wants one. `fetch`
+/// reaches the authorization server.
 pub(crate) fn with_tokens(
     found: &NamedServer,
     args: &OauthArgs,
     asking: AskUser,
     fetch: Fetch,
-) -> CommandResult<ServerTarget> {
+) -> CommandResult<(ServerTarget, Option<Authorizer>)> {
     let server = found.server.clone();
-    let Some(headers) = shown_beside(found) else { return Ok(server) };
+    let Some(headers) = shown_beside(found) else { return Ok((server, None)) };
     let authorizer = authorizer(found, args, asking, fetch)?;
-    Ok(server.showing(Arc::new(OauthCredential::new(authorizer, headers))))
+    let credential = OauthCredential::new(authorizer.clone(), headers);
+    Ok((server.showing(Arc::new(credential)), Some(authorizer)))
 }
 
 /// The headers that a server is shown beside a token; none if it is to be shown no token.
@@ -63,11 +64,11 @@ pub(crate) fn shown_beside(found: &NamedServer) -> Option<HeaderMap> {
 
 /// The accounts of the user who runs a gateway: for all its clients, and signed in to by
 /// `switchboard login`. A gateway asks nobody.
-pub(crate) fn shared_accounts() -> Accounts {
+pub(crate) fn shared_accounts(args: &CredentialArgs) -> Accounts {
     let reach = ReachPolicy { is_strict: true, ..ReachPolicy::default() };
     let options = SignInOptions { mode: LoginMode::Never, reach, ..SignInOptions::default() };
-    let store = Arc::new(UserStore::new(&StoreArgs::default()));
-    Accounts::new(store, Arc::new(Nobody), options)
+    let store = Arc::new(UserStore::new(&args.store));
+    Accounts::new(store, Arc::new(Nobody), options, args.account.clone())
 }
 
 /// The account that files and flags name.
@@ -77,7 +78,7 @@ pub(crate) fn authorizer(
     asking: AskUser,
     fetch: Fetch,
 ) -> CommandResult<Authorizer> {
-    let account = account(found, args.account.clone(), None)?;
+    let account = account(found, &args.credentials, None)?;
     authorizer_of(account, found, args, asking, fetch)
 }
 
@@ -96,7 +97,7 @@ pub(crate) fn authorizer_of(
         );
     }
     let options = options(&found.oauth, args, asking.login);
-    let store = Arc::new(UserStore::new(&args.store));
+    let store = Arc::new(UserStore::new(&args.credentials.store));
     let person = Arc::new(TerminalUser::new(!args.no_browser, asking.owns_stdin));
     Ok(Authorizer::new(account, settings, store, fetch, person, options))
 }
@@ -104,14 +105,14 @@ pub(crate) fn authorizer_of(
 /// Whose tokens are meant.
 pub(crate) fn account(
     found: &NamedServer,
-    account: Option<String>,
+    args: &CredentialArgs,
     principal: Option<&str>,
 ) -> CommandResult<Account> {
     let Some(named) = account_of(found.server.target(), &found.oauth, principal) else {
         let hint = "a command gets its credentials from its environment: \"env\" in its file";
         return wrong("only servers at a URL can be signed in to", hint);
     };
-    Ok(Account { account: account.or(named.account), ..named })
+    Ok(Account { account: args.account.clone().or(named.account), ..named })
 }
 
 /// What the file says, and what the flags say on top of it.
@@ -193,6 +194,7 @@ fn options(plan: &OauthPlan, args: &OauthArgs, login: LoginChoice) -> SignInOpti
         callback_path: path.unwrap_or_else(|| CALLBACK_PATH.to_owned()),
         success_url: args.auth_success_url.clone(),
         wait: args.auth_timeout.map_or(defaults.wait, Duration::from_secs),
+        reach: ReachPolicy { allowed: plan.allow_private.clone(), ..ReachPolicy::default() },
         mode: match login {
             LoginChoice::Wait => LoginMode::Wait,
             LoginChoice::Defer => LoginMode::Defer,

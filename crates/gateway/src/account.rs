@@ -37,6 +37,8 @@ pub struct Accounts {
     pub options: SignInOptions,
     /// What servers asked for when they refused a user.
     pub(crate) challenges: Arc<Mutex<HashMap<UserOfServer, Challenge>>>,
+    /// Which account is used at servers whose file names none.
+    pub account: Option<String>,
 }
 
 /// The name of a server and that of a user.
@@ -50,13 +52,14 @@ const MOST_CHALLENGES: usize = 1000;
 const MOST_USERS: usize = 1024;
 
 impl Accounts {
-    /// Accounts in this store.
+    /// Accounts in this store; `account` is used at servers whose file names none.
     pub fn new(
         store: Arc<dyn RecordStore>,
         person: Arc<dyn SignInPerson>,
         options: SignInOptions,
+        account: Option<String>,
     ) -> Self {
-        Self { store, person, options, challenges: Arc::default() }
+        Self { store, person, options, account, challenges: Arc::default() }
     }
 
     /// What a server is shown: what it is shown anyway, and the token of its account. Nothing
@@ -101,8 +104,12 @@ impl Accounts {
         fetch: Fetch,
         person: Arc<dyn SignInPerson>,
     ) -> Option<Authorizer> {
-        let account = account_of(&server.target, &server.oauth, principal)?;
-        let options = SignInOptions { name: server.name.clone(), ..self.options.clone() };
+        let mut account = account_of(&server.target, &server.oauth, principal)?;
+        if principal.is_none() && account.account.is_none() {
+            account.account.clone_from(&self.account);
+        }
+        let mut options = SignInOptions { name: server.name.clone(), ..self.options.clone() };
+        options.reach.allowed.extend_from_slice(&server.oauth.allow_private);
         let (settings, store) = (server.oauth.settings.clone(), Arc::clone(&self.store));
         Some(Authorizer::new(account, settings, store, fetch, person, options))
     }
@@ -150,7 +157,9 @@ fn unix_time() -> u64 {
 /// Whose tokens they are. Those of a command are for whoever its issuer issues them for.
 pub fn account_of(target: &Target, oauth: &OauthPlan, principal: Option<&str>) -> Option<Account> {
     let account = match target {
-        Target::Url { url, .. } => Account::of(url),
+        Target::Url { url, .. } => {
+            Account { account: oauth.account_name.clone(), ..Account::of(url) }
+        }
         Target::Command(command) => {
             let settings = oauth.inject.as_ref().map(|_| &oauth.settings)?;
             let issuer = settings.issuer.clone().or_else(|| settings.endpoints.token.clone())?;

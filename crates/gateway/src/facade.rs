@@ -104,7 +104,7 @@ impl Facade {
         authenticator.issuers().set_own_keys(keys.public());
         let state = FacadeState::open(store).await?;
         let no_client = |_: SetupError| FacadeError::Full("certificates");
-        let careful = fetch.within(Reach::Public).map_err(no_client)?;
+        let careful = fetch.within(Reach::public()).map_err(no_client)?;
         let form_key = hmac::Key::new(hmac::HMAC_SHA256, &SystemTools.random());
         let facade = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),

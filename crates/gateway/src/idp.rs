@@ -152,6 +152,7 @@ impl IdpClient {
             resource,
             // It is sent in any case, and the nonce ties the answer to the request as well.
             assume_pkce: true,
+            is_local: true,
             ..settings
         };
         // An identity provider inside a network may name what is inside.
@@ -167,19 +168,17 @@ impl IdpClient {
         let mut settings = self.settings.clone();
         settings.authorize_params.retain(|(name, _)| name != "nonce");
         settings.authorize_params.push(("nonce".to_owned(), nonce.clone()));
-        let uri = redirect_uri.to_owned();
-        let goal = Goal {
-            server: self.issuer.clone(),
-            challenge: None,
-            settings,
-            before: None,
-            redirect: Redirect { uri, ..Redirect::default() },
-        };
-        let mut run = SignIn::new(goal, Arc::clone(&self.tools));
+        let mut run = SignIn::new(self.goal(settings, redirect_uri), Arc::clone(&self.tools));
         match self.drive(&mut run, None).await? {
             Driven::Page(pending) => Ok(IdpVisit { pending: *pending, nonce: Secret::new(nonce) }),
             Driven::Tokens(_) => Err(AuthError::NoCode.into()),
         }
+    }
+
+    fn goal(&self, settings: OauthSettings, redirect_uri: &str) -> Goal {
+        let redirect = Redirect { uri: redirect_uri.to_owned(), ..Redirect::default() };
+        let server = self.issuer.clone();
+        Goal { server, challenge: None, settings, before: None, redirect }
     }
 
     /// Who came back with this query. Nothing of it counts before `state` and `iss` are right.
@@ -202,7 +201,8 @@ impl IdpClient {
     ) -> Result<(TokenRecord, Option<Identity>), IdpError> {
         // The old ID token may be over, and says nothing new.
         let tokens = TokenRecord { id_token: None, ..tokens };
-        let mut run = SignIn::renew(tokens, self.settings.clone(), Arc::clone(&self.tools));
+        let goal = self.goal(self.settings.clone(), "");
+        let mut run = SignIn::renew(tokens, goal, Arc::clone(&self.tools));
         match self.drive(&mut run, None).await? {
             Driven::Tokens(tokens) if tokens.id_token.is_none() => Ok((*tokens, None)),
             Driven::Tokens(tokens) => {

@@ -4,13 +4,10 @@
 //! administrator lists, and only for hosts that are served anyway: a proxy may pass on a header
 //! that it does not know, and the URL decides which access tokens are for us.
 
-use std::fmt;
-use std::net::IpAddr;
-use std::str::FromStr;
-
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName};
 use switchboard_net::access::EntryRequest;
+use switchboard_net::http::fetch::AddressRange;
 
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -19,59 +16,11 @@ const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 /// Characters of a prefix that are looked at.
 const LONGEST_PREFIX: usize = 200;
 
-/// An address, or all that begin alike: `10.0.0.7`, `10.0.0.0/8`, `fd00::/8`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct AddressRange {
-    address: IpAddr,
-    /// So many bits are the same.
-    bits: u8,
-}
-
-/// The text is neither an address nor a range of them.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("write an address, or a range of them: 10.0.0.7 or 10.0.0.0/8")]
-pub struct BadRange;
-
-impl FromStr for AddressRange {
-    type Err = BadRange;
-
-    fn from_str(text: &str) -> Result<Self, BadRange> {
-        let (address, bits) = text.split_once('/').map_or((text, None), |(it, n)| (it, Some(n)));
-        let address: IpAddr = address.parse().map_err(|_| BadRange)?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_| BadRange))?;
-        if bits > most { Err(BadRange) } else { Ok(Self { address, bits }) }
-    }
-}
-
-impl fmt::Display for AddressRange {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}/{}", self.address, self.bits)
-    }
-}
-
-impl AddressRange {
-    fn contains(&self, address: IpAddr) -> bool {
-        let bits = u32::from(self.bits);
-        match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let differs = u32::from(own) ^ u32::from(other);
-                differs.checked_shr(32 - bits).unwrap_or(0) == 0
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let differs = u128::from(own) ^ u128::from(other);
-                differs.checked_shr(128 - bits).unwrap_or(0) == 0
-            }
-            _ => false,
-        }
-    }
-}
-
 /// The URL that a request came to, without its path: as a trusted proxy says it, else by its
 /// `Host`. None if that host is not known to be ours.
 pub(crate) fn base_url(request: EntryRequest<'_>, trusted: &[AddressRange]) -> Option<String> {
     let peer = request.peer().map(|peer| peer.to_canonical());
-    let is_proxy = peer.is_some_and(|peer| trusted.iter().any(|range| range.contains(peer)));
+    let is_proxy = peer.is_some_and(|peer| trusted.iter().any(|range| range.has(peer)));
     if !is_proxy {
         return Some(format!("http://{}", request.known_host()?));
     }

@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use switchboard_net::http::fetch::AddressRange;
 
 use crate::policy::{Grant, Principal};
-use crate::proxy::AddressRange;
 
 /// Whose access tokens are accepted, and what they grant.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -18,9 +18,9 @@ pub mod mcp_remote;
 pub mod person;
 mod sign_in;
 pub mod store;
+mod tools;
 
 pub use credential::OauthCredential;
 pub use fetch::{AuthFetch, ReachPolicy};
-pub use sign_in::{
-    Account, Authorizer, Discovery, LoginMode, MetadataRead, SignInOptions, SystemTools,
-};
+pub use sign_in::{Account, Authorizer, Discovery, LoginMode, MetadataRead, SignInOptions};
+pub use tools::SystemTools;

@@ -37,8 +37,10 @@ pub use record::{
     AuthMethod, FailedSignIn, LONGEST_SIGN_IN, PendingSignIn, Registration, Secret, TokenRecord,
     TokenSource, is_same,
 };
-pub use settings::{Endpoints, GrantType, IdentityProvider, OauthSettings, ResourceParameter};
-pub use token::dpop_proof;
+pub use settings::{
+    Endpoints, GrantType, IdentityProvider, OauthSettings, ProviderToken, ResourceParameter,
+};
+pub use token::{basic_authorization, dpop_proof};
 
 /// Why there are no tokens.
 #[expect(missing_docs, reason = "the field names say it")]

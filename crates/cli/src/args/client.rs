@@ -9,7 +9,7 @@ use switchboard_gateway::plan::PlanSecret;
 use switchboard_net::upstream::Strategy;
 use switchboard_proto::revision::Era;
 
-use super::up_to;
+use super::{CredentialArgs, up_to};
 
 /// The same for every command; which operands make sense is its own business.
 #[derive(Args, Debug)]
@@ -49,6 +49,11 @@ pub(crate) struct ReachArgs {
     pub(crate) era: EraChoice,
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
+    /// What to do if the server wants somebody to sign in (default: wait at a terminal, else never)
+    #[arg(long, value_name = "WHEN", value_parser = ["wait", "never"])]
+    pub(crate) login: Option<String>,
+    #[command(flatten)]
+    pub(crate) credentials: CredentialArgs,
     #[command(flatten)]
     pub(crate) local: CommandArgs,
 }

@@ -11,9 +11,8 @@ use super::{Form, up_to};
 #[command(next_help_heading = "Signing in (OAuth), for a server at a URL")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct OauthArgs {
-    /// Use this account, if you have several at one server; any name will do
-    #[arg(long, value_name = "NAME")]
-    pub(crate) account: Option<String>,
+    #[command(flatten)]
+    pub(crate) credentials: CredentialArgs,
     /// Print the address of the page to sign in at, and open no browser
     #[arg(long)]
     pub(crate) no_browser: bool,
@@ -68,6 +67,14 @@ pub(crate) struct OauthArgs {
     /// Show this page after signing in
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url, hide_short_help = true)]
     pub(crate) auth_success_url: Option<String>,
+}
+
+/// Whose credentials are used, and where they are kept.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct CredentialArgs {
+    /// Use this account, if you have several at one server; any name will do
+    #[arg(long, value_name = "NAME")]
+    pub(crate) account: Option<String>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 }
@@ -109,18 +116,30 @@ fn parameter(text: &str) -> Result<(String, String), &'static str> {
 #[command(mut_arg("oauth_client_id", |arg| arg.visible_alias("client-id")))]
 #[command(mut_arg("oauth_client_secret", |arg| arg.visible_alias("client-secret")))]
 #[command(mut_arg("oauth_scope", |arg| arg.visible_alias("scope")))]
+#[command(mut_arg("target", |arg| arg.required(false).required_unless_present("import")))]
 pub(crate) struct LoginArgs {
     #[command(flatten)]
     pub(crate) server: SignInServer,
+    /// Take over the sign-ins of another tool: of TARGET, or of all servers in your files
+    #[arg(long, value_enum, value_name = "TOOL")]
+    pub(crate) import: Option<SignInSource>,
     #[command(flatten)]
     pub(crate) oauth: OauthArgs,
+}
+
+/// A tool whose sign-ins can be taken over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum SignInSource {
+    /// What is in ~/.mcp-auth, or in MCP_REMOTE_CONFIG_DIR
+    McpRemote,
 }
 
 /// The server that a command signs in to.
 #[derive(Args, Debug)]
 pub(crate) struct SignInServer {
     /// The server's URL, or its name in a configuration file
-    pub(crate) target: String,
+    #[arg(required = true)]
+    pub(crate) target: Option<String>,
     /// Look for the server's name in this file, not in the usual places (repeatable)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Vec<PathBuf>,
@@ -143,6 +162,9 @@ Examples:
     switchboard login https://mcp.example.com/mcp --no-browser
     switchboard login https://mcp.example.com/mcp --device-code
 
+  Take over what mcp-remote has kept, so that nobody has to sign in again:
+    switchboard login --import mcp-remote
+
   At an identity provider where you registered a client:
     switchboard login https://mcp.example.com/mcp --client-id ID --client-secret '${SECRET}'
 
@@ -164,14 +186,11 @@ pub(crate) struct LogoutArgs {
 pub(crate) struct AccountArgs {
     #[command(flatten)]
     pub(crate) server: SignInServer,
-    /// The account, if you have several at the server
-    #[arg(long, value_name = "NAME")]
-    pub(crate) account: Option<String>,
     /// The user of a gateway whose account it is: the name of a key, or ISSUER/SUBJECT
     #[arg(long, value_name = "USER")]
     pub(crate) principal: Option<String>,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
 const LOGOUT_EXAMPLES: &str = "\

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
-use switchboard_gateway::proxy::AddressRange;
 use switchboard_net::bridge::Children;
+use switchboard_net::http::fetch::AddressRange;
 use switchboard_proto::revision::{Era, Revision};
 
 use super::client::{EraChoice, era_choice};
-use super::{CommandArgs, LoginChoice, NetworkArgs, OauthArgs, RemoteArgs, up_to};
+use super::{CommandArgs, CredentialArgs, LoginChoice, NetworkArgs, OauthArgs, RemoteArgs, up_to};
 
 /// Options for serving over HTTP.
 #[derive(Args, Debug)]
@@ -223,6 +223,8 @@ pub(crate) struct GatewayArgs {
     /// Do not cache lists on disk
     #[arg(long, conflicts_with = "cache_dir")]
     pub(crate) no_cache: bool,
+    #[command(flatten)]
+    pub(crate) credentials: CredentialArgs,
     /// Seconds between attempts to reach a server that has failed, for tests
     #[arg(long, value_name = "SECONDS", hide = true, value_parser = up_to(86_400))]
     pub(crate) probe_every: Option<u64>,

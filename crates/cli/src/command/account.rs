@@ -2,8 +2,6 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::Request;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -18,7 +16,7 @@ use switchboard_proto::moment;
 use super::client::{interrupted, other, until, usage};
 use crate::args::{
     AccountArgs, AuthCommand, CommandArgs, LoginArgs, LoginChoice, NetworkArgs, OauthArgs,
-    RemoteArgs, SignInServer, StoreArgs,
+    RemoteArgs, SignInServer, SignInSource, StoreArgs,
 };
 use crate::exit::{CommandError, CommandResult, ExitStatus};
 use crate::output::table;
@@ -26,15 +24,20 @@ use crate::sign_in::{self, AskUser, UserStore};
 use crate::signal::StopSignal;
 use crate::target::{self, NamedServer};
 
+mod mcp_remote_import;
+
 /// Signs in, and says as whom.
 pub(super) async fn login(args: &LoginArgs) -> CommandResult {
+    if let Some(SignInSource::McpRemote) = args.import {
+        return mcp_remote_import::run(args).await;
+    }
     let stop = StopSignal::on_signals().map_err(other)?;
     let found = find(&args.server)?;
     let fetch = fetch(&args.server)?;
     let asking = AskUser { login: LoginChoice::Wait, owns_stdin: true };
     let authorizer = sign_in::authorizer(&found, &args.oauth, asking, fetch.clone());
     let authorizer = authorizer.map_err(usage)?;
-    let account = sign_in::account(&found, args.oauth.account.clone(), None).map_err(usage)?;
+    let account = sign_in::account(&found, &args.oauth.credentials, None).map_err(usage)?;
     let signing_in = async {
         let challenge = read_challenge(&found, &fetch).await;
         authorizer.sign_in(challenge).await
@@ -47,7 +50,7 @@ pub(super) async fn login(args: &LoginArgs) -> CommandResult {
 }
 
 /// What the server asks for, if it says so without a token.
-async fn read_challenge(found: &NamedServer, fetch: &Fetch) -> Option<Challenge> {
+pub(super) async fn read_challenge(found: &NamedServer, fetch: &Fetch) -> Option<Challenge> {
     let Target::Url { url, headers, .. } = found.server.target() else { return None };
     let body = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
     let mut request = Request::post(url.clone()).body(Bytes::from_static(body.as_bytes())).ok()?;
@@ -115,7 +118,7 @@ pub(super) async fn run(command: &AuthCommand) -> CommandResult {
         }
         AuthCommand::Forget(args) => {
             let account = account_of(args)?;
-            let is_forgotten = forget(&args.store, &account).await.map_err(other)?;
+            let is_forgotten = forget(&args.credentials.store, &account).await.map_err(other)?;
             if !is_forgotten {
                 return Err(nobody());
             }
@@ -157,9 +160,15 @@ async fn forget(args: &StoreArgs, account: &Account) -> Result<bool, StoreError>
     }
     let mut is_there = false;
     for record in &records {
-        if store.read(record).await?.is_some() {
-            is_there = true;
+        if store.read(record).await?.is_none() {
+            continue;
+        }
+        is_there = true;
+        // A process that signs in has its lock for as long as a person takes. It is let go on.
+        if record.kind != RecordKind::Pending {
             store.lock(record).await?.remove().await?;
+        } else if let Some(mut lock) = store.try_lock(record).await? {
+            lock.remove().await?;
         }
     }
     Ok(is_there)
@@ -169,7 +178,8 @@ async fn forget(args: &StoreArgs, account: &Account) -> Result<bool, StoreError>
 fn find(args: &SignInServer) -> CommandResult<NamedServer> {
     let remote = RemoteArgs { ca_file: args.ca_file.clone(), ..RemoteArgs::default() };
     let (network, local) = (NetworkArgs::default(), CommandArgs::default());
-    target::remote(&args.target, &args.config, &remote, &network, &local).map_err(usage)
+    let target = args.target.as_deref().unwrap_or_default();
+    target::remote(target, &args.config, &remote, &network, &local).map_err(usage)
 }
 
 fn fetch(args: &SignInServer) -> CommandResult<Fetch> {
@@ -177,17 +187,16 @@ fn fetch(args: &SignInServer) -> CommandResult<Fetch> {
 }
 
 fn account_of(args: &AccountArgs) -> CommandResult<Account> {
-    let (name, principal) = (args.account.clone(), args.principal.as_deref());
-    sign_in::account(&find(&args.server)?, name, principal).map_err(usage)
+    let principal = args.principal.as_deref();
+    sign_in::account(&find(&args.server)?, &args.credentials, principal).map_err(usage)
 }
 
 /// An account at which nobody is asked to sign in.
 fn open(args: &AccountArgs) -> CommandResult<(Account, Authorizer)> {
     let found = find(&args.server)?;
-    let (name, store) = (args.account.clone(), args.store.clone());
     let principal = args.principal.as_deref();
-    let account = sign_in::account(&found, name.clone(), principal).map_err(usage)?;
-    let oauth = OauthArgs { account: name, store, ..OauthArgs::default() };
+    let account = sign_in::account(&found, &args.credentials, principal).map_err(usage)?;
+    let oauth = OauthArgs { credentials: args.credentials.clone(), ..OauthArgs::default() };
     let asking = AskUser { login: LoginChoice::Never, owns_stdin: false };
     let fetch = fetch(&args.server)?;
     let authorizer = sign_in::authorizer_of(account.clone(), &found, &oauth, asking, fetch);
@@ -196,8 +205,7 @@ fn open(args: &AccountArgs) -> CommandResult<(Account, Authorizer)> {
 
 /// What may be told of tokens: not the tokens.
 fn describe(account: &Account, record: &TokenRecord) -> Value {
-    let who = record.id_token.as_ref().and_then(|token| read_claims(token.reveal()));
-    let who = who.unwrap_or_default();
+    let who = record.id_claims().unwrap_or_default();
     let name = ["preferred_username", "email", "name"].iter().find_map(|name| who[*name].as_str());
     json!({
         "server": account.server,
@@ -211,12 +219,6 @@ fn describe(account: &Account, record: &TokenRecord) -> Value {
         "isExpired": record.is_over(now()),
         "isRenewable": record.refresh_token.is_some(),
     })
-}
-
-/// The claims of an ID token, which came from the authorization server itself.
-fn read_claims(token: &str) -> Option<Value> {
-    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
-    serde_json::from_slice(&claims).ok()
 }
 
 /// The same in lines: a name, and what it is.
@@ -285,7 +287,7 @@ fn nobody() -> CommandError {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to `map_err`")]
-fn refused(error: AuthError) -> CommandError {
+pub(super) fn refused(error: AuthError) -> CommandError {
     let failure = CommandError::new(error.to_string());
     match error {
         AuthError::Unreachable { .. } | AuthError::BadAnswer { .. } => {

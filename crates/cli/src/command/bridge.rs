@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_gateway::gateway::{Offered, Place};
+use switchboard_net::auth::Authorizer;
 use switchboard_net::bridge::{Bridge, Hidden};
 use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::limits::Limits;
 
 use crate::args::{BridgeArgs, LoginChoice};
-use crate::exit::{CommandResult, wrong};
+use crate::exit::{CommandResult, ExitStatus, wrong};
 use crate::sign_in::AskUser;
 use crate::signal::StopSignal;
 use crate::target::NamedServer;
@@ -18,7 +19,7 @@ use crate::{serve, sign_in, target};
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &BridgeArgs) -> CommandResult {
-    let servers = servers(args)?;
+    let (servers, authorizers) = servers(args)?;
     let limits = Arc::new(limits(args));
     let stop = StopSignal::on_signals()?;
     let on_stdio = args.serve.port.is_none();
@@ -42,18 +43,30 @@ pub(crate) async fn run(args: &BridgeArgs) -> CommandResult {
     for bridge in bridges {
         bridge.close().await;
     }
+    if authorizers.iter().any(Authorizer::lacks_person) {
+        return wrong("nobody has signed in", "sign in with: switchboard login TARGET")
+            .map_err(|error| error.for_scripts(ExitStatus::Auth, "auth"));
+    }
     ended
 }
 
-/// The servers with their names, the one without a name first, after the checks that are
-/// possible before the first call.
-fn servers(args: &BridgeArgs) -> CommandResult<Vec<(Option<String>, ServerTarget)>> {
-    let mut servers = Vec::new();
+/// Servers by their names; the one without a name is first.
+type Servers = Vec<(Option<String>, ServerTarget)>;
+
+/// The servers, after the checks that are possible before the first call, and the accounts
+/// that are used at them.
+fn servers(args: &BridgeArgs) -> CommandResult<(Servers, Vec<Authorizer>)> {
+    let (mut servers, mut authorizers) = (Vec::new(), Vec::new());
+    let mut with_tokens = |found: &NamedServer| -> CommandResult<ServerTarget> {
+        found.checked()?;
+        let (server, authorizer) = with_tokens(found, args)?;
+        authorizers.extend(authorizer);
+        Ok(server)
+    };
     if let Some(url) = &args.url {
         let BridgeArgs { config, remote, network, local, .. } = args;
         let found = target::remote(url, config, remote, network, local)?;
-        found.checked()?;
-        servers.push((None, with_tokens(&found, args)?));
+        servers.push((None, with_tokens(&found)?));
     } else if args.stdio.is_some() || !args.words.is_empty() {
         let server = target::local(args.stdio.as_deref(), &args.words, &args.local)?;
         servers.push((None, server.checked()?));
@@ -67,8 +80,7 @@ fn servers(args: &BridgeArgs) -> CommandResult<Vec<(Option<String>, ServerTarget
     if let Some(file) = &args.named_server_config {
         let named = target::named_in(file, &args.remote, &args.network, pass)?;
         for (name, found) in named {
-            found.checked()?;
-            servers.push((Some(name), with_tokens(&found, args)?));
+            servers.push((Some(name), with_tokens(&found)?));
         }
     }
     if servers.is_empty() {
@@ -86,11 +98,14 @@ fn servers(args: &BridgeArgs) -> CommandResult<Vec<(Option<String>, ServerTarget
             return wrong(format!("two servers are called {name:?}"), hint);
         }
     }
-    Ok(servers)
+    Ok((servers, authorizers))
 }
 
 /// The server with the token of its account, where it wants one.
-fn with_tokens(found: &NamedServer, args: &BridgeArgs) -> CommandResult<ServerTarget> {
+fn with_tokens(
+    found: &NamedServer,
+    args: &BridgeArgs,
+) -> CommandResult<(ServerTarget, Option<Authorizer>)> {
     let fetch = target::fetch(args.remote.ca_file.as_deref(), &args.network)?;
     let is_on_stdio = args.serve.port.is_none();
     // Hosts wait 30 to 60 seconds for the servers that they start.

@@ -1,19 +1,24 @@
 //! The commands that call a server: connect, ask, show, hang up. At the end of the file, what
 //! each command asks the server, and how it shows the answer.
 
+use std::io::IsTerminal as _;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use switchboard_gateway::config::ServerOptions;
 use switchboard_gateway::status::era_name;
+use switchboard_net::auth::Authorizer;
 use switchboard_net::client::{
     CallError, CallOptions, Client, ClientOptions, ConnectError, ListenFilter,
 };
+use switchboard_net::http::fetch::Fetch;
 use switchboard_net::upstream::{ServerTarget, Target};
 use switchboard_net::{Either, race};
+use switchboard_proto::auth::AuthError;
 use switchboard_proto::failure::Failure;
 
+use super::account;
 use crate::args::{ClientArgs, Form, LoginChoice, NetworkArgs, OauthArgs, ReachArgs};
 use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
 use crate::output::{
@@ -28,6 +33,8 @@ mod terminal;
 /// What the user wants, and of which server.
 pub(super) struct ClientRequest {
     server: ServerTarget,
+    /// Who is asked if the server wants somebody to sign in.
+    asking: Option<(NamedServer, Fetch, Authorizer)>,
     options: ClientOptions,
     /// Set once it is connected, so that a signal can close the connection.
     client: OnceLock<Client>,
@@ -47,10 +54,10 @@ pub(super) async fn with(
     let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
     let options = terminal::answering(options(&args.reach, found.options));
     found.checked().map_err(usage)?;
-    let server = with_tokens(&found, &args.reach)?;
+    let (server, asking) = with_tokens(found, &args.reach)?;
     let client = OnceLock::new();
     let (json, form) = (args.json.clone(), args.output);
-    let request = ClientRequest { server, options, client, operands, json, form };
+    let request = ClientRequest { server, asking, options, client, operands, json, form };
     let ended = until(&stop, command(&request)).await;
     if let Some(client) = request.client.get() {
         client.close().await;
@@ -84,17 +91,32 @@ pub(crate) fn find(
     Ok((found, rest.to_vec()))
 }
 
-/// The server with the token of its account. Nobody is asked to sign in: that is what
-/// `switchboard login` is for.
-fn with_tokens(found: &NamedServer, args: &ReachArgs) -> CommandResult<ServerTarget> {
+/// The server with the token of its account, and who is asked for another one: nobody while
+/// the connection is made, for its times are not those of people.
+fn with_tokens(found: NamedServer, args: &ReachArgs) -> CommandResult<AskingServer> {
     if let Target::Command(_) = found.server.target() {
-        return Ok(found.server.clone());
+        return Ok((found.server, None));
     }
     let fetch = target::fetch(args.remote.ca_file.as_deref(), &NetworkArgs::default());
-    let asking = AskUser { login: LoginChoice::Never, owns_stdin: false };
     let fetch = fetch.map_err(usage)?;
-    sign_in::with_tokens(found, &OauthArgs::default(), asking, fetch).map_err(usage)
+    let oauth = OauthArgs { credentials: args.credentials.clone(), ..OauthArgs::default() };
+    let never = AskUser { login: LoginChoice::Never, owns_stdin: false };
+    let with = sign_in::with_tokens(&found, &oauth, never, fetch.clone());
+    let (server, authorizer) = with.map_err(usage)?;
+    let may_ask = match args.login.as_deref() {
+        // A script would wait for a person who is not there.
+        None => std::io::stderr().is_terminal(),
+        Some(login) => login == "wait",
+    };
+    if authorizer.is_none() || !may_ask {
+        return Ok((server, None));
+    }
+    let wait = AskUser { login: LoginChoice::Wait, owns_stdin: false };
+    let authorizer = sign_in::authorizer(&found, &oauth, wait, fetch.clone()).map_err(usage)?;
+    Ok((server, Some((found, fetch, authorizer))))
 }
+
+type AskingServer = (ServerTarget, Option<(NamedServer, Fetch, Authorizer)>);
 
 fn options(args: &ReachArgs, said: ServerOptions) -> ClientOptions {
     let options = ClientOptions::default();
@@ -115,7 +137,19 @@ impl ClientRequest {
 
     /// Connects. Whatever is wrong with the operands should be known before.
     async fn connect(&self) -> CommandResult<&Client> {
-        let client = Client::connect(self.server.clone(), self.options.clone()).await;
+        let connect = || Box::pin(Client::connect(self.server.clone(), self.options.clone()));
+        let client = match (connect().await, &self.asking) {
+            (Err(error), Some((found, fetch, authorizer))) if wants_sign_in(&error) => {
+                let challenge = Box::pin(account::read_challenge(found, fetch)).await;
+                match authorizer.sign_in(challenge).await {
+                    Ok(_) => connect().await,
+                    // The server's own words say more.
+                    Err(AuthError::NoOauth) => Err(error),
+                    Err(error) => return Err(account::refused(error)),
+                }
+            }
+            (connected, _) => connected,
+        };
         let client = client.map_err(not_connected)?;
         Ok(self.client.get_or_init(|| client))
     }
@@ -152,6 +186,12 @@ pub(crate) fn other(error: impl Into<CommandError>) -> CommandError {
 
 pub(crate) fn interrupted() -> CommandError {
     CommandError::new("interrupted").for_scripts(ExitStatus::Interrupted, "interrupted")
+}
+
+/// Whether a server wants to know who asks.
+fn wants_sign_in(error: &ConnectError) -> bool {
+    let ConnectError::Failed(CallError::Failed(why)) = error else { return false };
+    matches!(why, Failure::NotSignedIn { .. }) || why.status() == Some(401)
 }
 
 fn not_connected(error: ConnectError) -> CommandError {

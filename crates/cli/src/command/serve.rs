@@ -56,7 +56,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     let (cache, monitor, is_stdio) = (cache(args), start_monitor(&fetch), args.stdio);
     let probe = args.probe_every.map(Duration::from_secs);
     let by = Some(fetch.clone());
-    let accounts = sign_in::shared_accounts();
+    let accounts = sign_in::shared_accounts(&args.credentials);
     let connector = Some(Connector::new(accounts.clone(), fetch.clone()));
     let options = FleetOptions {
         cache,

@@ -25,7 +25,7 @@ fn plan() -> OauthPlan {
         ..OauthSettings::default()
     };
     let callback = CallbackPlan { port: Some(1), path: Some("/file".to_owned()), host: None };
-    OauthPlan { is_wanted: Some(true), settings, callback }
+    OauthPlan { is_wanted: Some(true), settings, callback, ..OauthPlan::default() }
 }
 
 #[test]
@@ -110,7 +110,9 @@ fn an_account_is_named_by_the_url_without_a_slash_that_nobody_wrote() {
             fetch,
         );
         let (options, oauth) = (ServerOptions::default(), OauthPlan::default());
-        account(&NamedServer { server, options, oauth }, None).unwrap().server
+        account(&NamedServer { server, options, oauth }, &CredentialArgs::default(), None)
+            .unwrap()
+            .server
     };
     assert_eq!(named("https://a.example"), "https://a.example");
     assert_eq!(named("https://a.example/mcp/"), "https://a.example/mcp/");

@@ -133,6 +133,8 @@ fn one_login_is_known_to_all_commands_until_logout() {
     let words = ["login", &url, "--no-browser", "--store", &folder];
     let mut login = Switchboard::start_with(&words, &vars);
     let page = login.until_logged("/authorize?").trim().to_owned();
+    // Who forgets does not wait for who signs in.
+    assert_eq!(run(&["auth", "forget", &url]).code, Some(0));
     assert!(page.contains("&scope=tools") && page.contains("%2Foauth%2Fcallback"), "{page}");
     assert!(come_back(&page).contains("You are signed in"));
     let Run { code, stdout, stderr } = login.finish();
@@ -159,6 +161,88 @@ fn one_login_is_known_to_all_commands_until_logout() {
     assert_eq!(run(&["auth", "forget", &url]).code, Some(0), "there is the registration");
     assert_eq!(run(&["auth", "forget", &url]).code, Some(3));
     fs::remove_dir_all(store).unwrap();
+}
+
+#[test]
+fn a_bridge_that_may_ask_nobody_ends_with_status_3() {
+    let provider = Provider::start();
+    let url = format!("http://{}/mcp", provider.address);
+    let store = std::env::temp_dir().join(format!("switchboard-never-{}", std::process::id()));
+    let folder = store.display().to_string();
+    let key = "5".repeat(64);
+    let vars = [("SWITCHBOARD_STORE_KEY", key.as_str()), ("HOME", "/nowhere")];
+    let words = ["bridge", &url, "--login", "never", "--store", &folder];
+    let mut bridge = Switchboard::start_with(&words, &vars);
+    let answer = bridge.ask(1, "initialize", &crate::process::greeting());
+    let text = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(text.contains("switchboard login"), "{answer}");
+    let run = bridge.finish();
+    assert_eq!(run.code, Some(3), "{}", run.stderr);
+    assert!(run.stderr.contains("\"kind\":\"auth\""), "{}", run.stderr);
+    // Commands that are not at a terminal ask nobody either.
+    let run = Switchboard::start_with(&["tools", &url, "--store", &folder], &vars).finish();
+    assert_eq!(run.code, Some(3), "{}", run.stderr);
+    // If they may, they wait for a person.
+    let words = ["tools", &url, "--login", "wait", "--store", &folder];
+    let mut tools = Switchboard::start_with(&words, &vars);
+    let page = tools.until_logged("/authorize?").trim().to_owned();
+    assert!(come_back(&page).contains("You are signed in"));
+    // The server of this test refuses every token.
+    assert_eq!(tools.finish().code, Some(3));
+    assert_eq!(provider.count("grant_type=authorization_code"), 1);
+    fs::remove_dir_all(store).unwrap();
+}
+
+#[test]
+fn sign_ins_of_mcp_remote_are_taken_over_once_and_never_printed() {
+    // wire: OT-10
+    let provider = Provider::start();
+    let url = format!("http://{}/mcp", provider.address);
+    let home = std::env::temp_dir().join(format!("switchboard-over-{}", std::process::id()));
+    let theirs = home.join("mcp-remote-v1");
+    fs::create_dir_all(&theirs).unwrap();
+    let hash = switchboard_net::auth::mcp_remote::server_url_hash(&[&url]);
+    let write = |kind: &str, content: Value| {
+        fs::write(theirs.join(format!("{hash}_{kind}.json")), content.to_string()).unwrap();
+    };
+    write(
+        "tokens",
+        json!({"access_token": "marked-a", "refresh_token": "marked-r",
+                           "token_type": "Bearer", "expires_in": 3600, "scope": "tools"}),
+    );
+    write("client_info", json!({"client_id": "theirs"}));
+    let config = home.join("mcp.json");
+    let entry = json!({"command": "npx", "args": ["-y", "mcp-remote@latest", url, "--debug"]});
+    fs::write(&config, json!({"mcpServers": {"a": entry}}).to_string()).unwrap();
+    let (folder, config) = (home.join("store").display().to_string(), config.display().to_string());
+    let (key, home_text) = ("5".repeat(64), home.display().to_string());
+    let vars = [
+        ("SWITCHBOARD_STORE_KEY", key.as_str()),
+        ("HOME", "/nowhere"),
+        ("MCP_REMOTE_CONFIG_DIR", home_text.as_str()),
+    ];
+    let run = |words: &[&str]| {
+        let words = [words, &["--store", &folder]].concat();
+        let run = Switchboard::start_with(&words, &vars).finish();
+        assert!(!format!("{}{}", run.stdout, run.stderr).contains("marked"), "{}", run.stdout);
+        run
+    };
+    let import = ["login", "--import", "mcp-remote", "--config", &config];
+    let first = run(&import);
+    assert_eq!(first.stdout, format!("{url}: taken over"), "{}", first.stderr);
+    assert_eq!(run(&import).stdout, format!("{url}: already taken over"));
+    let who = run(&["whoami", &url, "--output", "json"]);
+    let who: Value = serde_json::from_str(&who.stdout).unwrap();
+    assert_eq!((&who["scopes"], &who["isRenewable"]), (&json!(["tools"]), &json!(true)));
+    // The server refuses the token. Where it is renewed is found out now.
+    assert_eq!(run(&["tools", &url]).code, Some(3));
+    assert_eq!(provider.count("refresh_token=marked-r"), 1);
+    assert_eq!(provider.count("client_id=theirs"), 1);
+    let shown = run(&["auth", "show", &url]).stdout;
+    assert!(shown.contains("/token") && shown.contains("theirs"), "{shown}");
+    assert_eq!(run(&import).stdout, format!("{url}: ours is newer"));
+    assert_eq!(run(&["login", "http://127.0.0.1:1/mcp", "--import", "mcp-remote"]).code, Some(1));
+    fs::remove_dir_all(home).unwrap();
 }
 
 fn files(folder: &PathBuf) -> Vec<PathBuf> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::Uri;
+use switchboard_net::http::fetch::AddressRange;
 use switchboard_proto::limits::Limits;
 
 use super::entry::EntryDraft;
@@ -16,7 +17,6 @@ use super::settings::ServerOptions;
 use super::token_access;
 use super::tree::{KeyValue, MemberKey, Node, Placed, Value};
 use crate::policy::{KeyHash, MIN_KEY, Principal};
-use crate::proxy::AddressRange;
 use crate::token::TokenAccess;
 
 /// A section `switchboard`; the default is that there is none.

@@ -6,14 +6,14 @@ use std::io::{self, Read as _};
 
 use switchboard_net::upstream::TokenInjection;
 use switchboard_proto::auth::{
-    GrantType, IdentityProvider, OauthSettings, ResourceParameter, Secret,
+    GrantType, IdentityProvider, OauthSettings, ProviderToken, ResourceParameter, Secret,
 };
 
 use super::entry::EntryDraft;
 use super::key::{FileKey, find, key, names, nearest};
 use super::schema::{
-    ACCOUNT, FLAG, GRANT, IDENTITY_PROVIDER, INJECT, OBJECT, PAIRS, PORT_NUMBER, TEXT,
-    TEXT_OR_FALSE, URL, WORD_OR_WORDS,
+    ACCOUNT, FLAG, GRANT, IDENTITY_PROVIDER, IDENTITY_PROVIDER_KEYS, INJECT, OBJECT, PAIRS,
+    PORT_NUMBER, TEXT, TEXT_OR_FALSE, URL, WORD_OR_WORDS,
 };
 use super::tree::{KeyValue, Value};
 
@@ -32,6 +32,10 @@ pub struct OauthPlan {
     pub owner: AccountOwner,
     /// How a command is given its token.
     pub inject: Option<TokenInjection>,
+    /// Which of several accounts of the user is used.
+    pub account_name: Option<String>,
+    /// Hosts and networks inside that the server may name.
+    pub allow_private: Vec<String>,
 }
 
 /// What a file says about whose account a server is shown.
@@ -71,6 +75,18 @@ type OauthKey = FileKey<fn(&mut EntryDraft<'_, '_>, KeyValue<'_>)>;
 
 /// Every key of the block that some tool knows.
 pub(super) const KEYS: &[OauthKey] = &[
+    key(&["accountName"], TEXT, "Which of several accounts to use; any name will do.", |it, at| {
+        it.plan.oauth.account_name = it.reader.text(at);
+    }),
+    key(
+        &["allowPrivate"],
+        WORD_OR_WORDS,
+        "Hosts and networks inside that the server may send us to, such as 10.0.0.0/8.",
+        |it, at| {
+            let said = it.reader.one_or_more(at);
+            it.plan.oauth.allow_private = said.into_iter().map(|said| said.value).collect();
+        },
+    ),
     key(
         &["account"],
         ACCOUNT,
@@ -162,7 +178,7 @@ pub(super) const KEYS: &[OauthKey] = &[
     }),
     key(&["grant"], GRANT, "How a token is got.", grant),
     key(
-        &["identityProvider"],
+        &["identityProvider", "idp"],
         IDENTITY_PROVIDER,
         "The identity provider of the company, which is the grant.",
         identity_provider,
@@ -271,8 +287,11 @@ fn grant(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
         Some("authorization-code" | "authorization_code") => Some(GrantType::Code),
         Some("client-credentials" | "client_credentials") => Some(GrantType::ClientCredentials),
         Some("device-code" | "device_code") => Some(GrantType::Device),
+        // The identity provider says the rest, before or after.
+        Some("enterprise") => return,
         _ => {
-            let instead = "write \"authorization-code\", \"client-credentials\" or \"device-code\"";
+            let instead = "write \"authorization-code\", \"client-credentials\", \"device-code\" \
+                           or \"enterprise\"";
             it.reader.fail((key, node), " is no grant", instead)
         }
     };
@@ -303,28 +322,37 @@ fn inject(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
 }
 
 fn identity_provider(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
-    let instead = "write { \"tokenUrl\": \"…\", \"clientId\": \"…\", \"idTokenFile\": \"…\" }";
-    let (mut token_endpoint, mut client_id, mut client_secret, mut id_token) =
-        (None, None, None, None);
+    let instead = "write { \"issuer\": \"…\", \"clientId\": \"…\", \"clientSecret\": \"…\" }, or \
+                   \"tokenUrl\" and \"idTokenFile\" in place of \"issuer\"";
+    let (mut issuer, mut token_endpoint, mut client_id, mut client_secret, mut id_token) =
+        (None, None, None, None, None);
     for (key, node) in it.reader.members((key, node), instead) {
         let at = (key, node);
         match key.value.as_str() {
+            "issuer" => issuer = it.reader.text(at),
             "tokenUrl" => token_endpoint = it.reader.text(at),
             "clientId" => client_id = it.reader.text(at),
             "clientSecret" => client_secret = it.reader.text(at).map(Secret::new),
             "idTokenFile" => id_token = secret_file(it, at),
             _ => {
-                it.reader.unknown(key, &["tokenUrl", "clientId", "clientSecret", "idTokenFile"]);
+                it.reader.unknown(key, &IDENTITY_PROVIDER_KEYS);
             }
         }
     }
-    match (token_endpoint, client_id, id_token) {
-        (Some(token_endpoint), Some(client_id), Some(id_token)) => {
-            let provider = IdentityProvider { token_endpoint, client_id, client_secret, id_token };
-            it.plan.oauth.settings.grant = GrantType::Enterprise(provider);
+    let provider = match (issuer, token_endpoint, client_id, id_token) {
+        (Some(issuer), None, Some(client_id), None) => {
+            IdentityProvider::SignIn { issuer, client_id, client_secret }
         }
-        _ => _ = it.reader.fail::<()>((key, node), " is not complete", instead),
-    }
+        (None, Some(url), Some(client_id), Some(id_token)) => {
+            let token = ProviderToken::given(url, client_id, client_secret, id_token);
+            IdentityProvider::Token(Box::new(token))
+        }
+        _ => {
+            it.reader.fail::<()>((key, node), " is not complete", instead);
+            return;
+        }
+    };
+    it.plan.oauth.settings.grant = GrantType::Enterprise(provider);
 }
 
 fn port(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) -> Option<u16> {

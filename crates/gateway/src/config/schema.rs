@@ -150,7 +150,7 @@ pub(super) const WORDS: Shape = || reference("words");
 pub(super) const OAUTH: Shape = || either(FLAG(), reference("oauth"));
 pub(super) const OBJECT: Shape = || json!({ "type": "object" });
 pub(super) const GRANT: Shape = || {
-    let words = ["authorization-code", "client-credentials", "device-code"];
+    let words = ["authorization-code", "client-credentials", "device-code", "enterprise"];
     json!({ "enum": words })
 };
 pub(super) const ACCOUNT: Shape = || json!({ "enum": ["user", "shared"] });
@@ -161,11 +161,15 @@ pub(super) const INJECT: Shape = || {
     inject
 };
 pub(super) const IDENTITY_PROVIDER: Shape = || {
-    let names = ["tokenUrl", "clientId", "clientSecret", "idTokenFile"];
-    let mut provider = object(names.map(|name| (name, reference("text"))));
-    provider["required"] = json!(["tokenUrl", "clientId", "idTokenFile"]);
+    let mut provider = object(IDENTITY_PROVIDER_KEYS.map(|name| (name, reference("text"))));
+    provider["required"] = json!(["clientId"]);
+    provider["oneOf"] =
+        json!([{ "required": ["issuer"] }, { "required": ["tokenUrl", "idTokenFile"] }]);
     provider
 };
+/// What a file says about an identity provider.
+pub(super) const IDENTITY_PROVIDER_KEYS: [&str; 5] =
+    ["issuer", "tokenUrl", "clientId", "clientSecret", "idTokenFile"];
 pub(super) const TEXT_OR_FALSE: Shape =
     || either(json!({ "type": "string" }), json!({ "const": false }));
 

@@ -16,7 +16,7 @@ use switchboard_net::auth::store::MemoryStore;
 use switchboard_net::auth::{Account, Authorizer, OauthCredential, SignInOptions};
 use switchboard_net::http::fetch::{Fetch, resolve};
 use switchboard_net::upstream::Credential;
-use switchboard_proto::auth::{GrantType, IdentityProvider, OauthSettings, Secret};
+use switchboard_proto::auth::{GrantType, IdentityProvider, OauthSettings, ProviderToken, Secret};
 
 /// The client metadata document of every scenario. Nobody serves it: the suite only compares the client id.
 const CLIENT_METADATA_URL: &str = "https://conformance-test.local/client-metadata.json";
@@ -83,12 +83,9 @@ impl OauthContext {
     /// Signs in at `url` when it asks for that.
     pub(crate) fn credential(self, url: &str, fetch: Fetch) -> Arc<dyn Credential> {
         let grant = if let Some(idp) = self.idp {
-            GrantType::Enterprise(IdentityProvider {
-                token_endpoint: idp.token_endpoint,
-                client_id: idp.client_id,
-                client_secret: None,
-                id_token: Secret::new(idp.id_token),
-            })
+            let token = Secret::new(idp.id_token);
+            let token = ProviderToken::given(idp.token_endpoint, idp.client_id, None, token);
+            GrantType::Enterprise(IdentityProvider::Token(Box::new(token)))
         } else if let Some(jwt) = self.workload_jwt {
             GrantType::Workload { assertion: Secret::new(jwt) }
         } else if self.is_client_credentials {

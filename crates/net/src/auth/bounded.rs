@@ -5,15 +5,12 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Limited};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
-use switchboard_proto::auth::is_loopback;
+use switchboard_proto::auth::{basic_authorization, form, is_loopback};
 
 use crate::http::fetch::{Fetch, FetchBody, FetchError};
 
@@ -92,22 +89,13 @@ pub async fn post_form(
     pairs: &[(&str, &str)],
     most: usize,
 ) -> Result<AskedDocument, AskError> {
-    let pair = |(name, value): &(&str, &str)| format!("{}={}", escaped(name), escaped(value));
-    let body = pairs.iter().map(pair).collect::<Vec<_>>().join("&");
-    let basic = BASE64_STANDARD.encode(format!("{}:{}", escaped(id), escaped(secret)));
-    let mut basic = HeaderValue::try_from(format!("Basic {basic}"))
+    let body = form(pairs.iter().copied());
+    let mut basic = HeaderValue::try_from(basic_authorization(id, secret).reveal())
         .map_err(|_| AskError::BadUrl { url: url.to_owned() })?;
     basic.set_sensitive(true);
     let request = Request::builder().method(Method::POST).header(AUTHORIZATION, basic);
     let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
     ask(fetch, url, request, body.into(), most).await
-}
-
-/// What a form leaves as it is.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'*');
-
-fn escaped(text: &str) -> String {
-    utf8_percent_encode(text, PLAIN).to_string()
 }
 
 async fn ask(

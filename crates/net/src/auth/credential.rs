@@ -1,14 +1,14 @@
 //! What a server is shown that wants an access token.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
-use switchboard_proto::auth::{AuthError, Challenge, Secret, TokenRecord, dpop_proof};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri};
+use switchboard_proto::auth::{AuthError, Challenge, Secret, TokenRecord, dpop_proof, origin_of};
 
 use super::fetch::DPOP_NONCE;
 use super::sign_in::{Authorizer, LoginMode};
@@ -25,6 +25,11 @@ const REFUSED_FOR: Duration = Duration::from_mins(10);
 /// Sets of scopes that are remembered.
 const MOST_REFUSED: usize = 3;
 
+/// Tokens whose keys are remembered: one is renewed before many connections show the last.
+const MOST_BOUND: usize = 4;
+/// Origins whose nonces are remembered; a server has one or two.
+const MOST_NONCES: usize = 8;
+
 /// Shows a server the token of one account, beside what it is shown anyway. A server that
 /// refuses it is asked again with a renewed one, and then somebody has to sign in.
 pub struct OauthCredential {
@@ -32,10 +37,11 @@ pub struct OauthCredential {
     others: HeaderSource,
     /// An `Authorization` of the others is shown in the place of ours.
     yields: bool,
-    /// The token that was shown last, if it is bound to a key.
-    bound: Mutex<Option<BoundToken>>,
-    /// What the server wants to find in the next proof.
-    nonce: Mutex<Option<String>>,
+    /// The tokens that were shown last and are bound to keys. Connections that began earlier
+    /// may show an earlier one.
+    bound: Mutex<VecDeque<BoundToken>>,
+    /// What each origin wants to find in the next proof.
+    nonces: Mutex<HashMap<String, String>>,
     /// Scopes that were asked for in vain, and when.
     refused: Mutex<HashMap<Vec<String>, Instant>>,
 }
@@ -70,8 +76,8 @@ impl OauthCredential {
     }
 
     fn of(authorizer: Authorizer, others: HeaderSource, yields: bool) -> Self {
-        let (bound, nonce, refused) = Default::default();
-        Self { authorizer, others, yields, bound, nonce, refused }
+        let (bound, nonces, refused) = Default::default();
+        Self { authorizer, others, yields, bound, nonces, refused }
     }
 
     /// The token after a refusal; none if the refusal is final.
@@ -85,7 +91,7 @@ impl OauthCredential {
         let shown = shown_token(&refusal.shown);
         let fresh_nonce = refusal.answer.get(DPOP_NONCE).and_then(|nonce| nonce.to_str().ok());
         if let Some(nonce) = fresh_nonce
-            && lock(&self.nonce).replace(nonce.to_owned()).as_deref() != Some(nonce)
+            && self.is_new_nonce(&refusal.url, nonce)
             && stored.as_ref().is_some_and(|stored| stored.source.dpop_key.is_some())
         {
             return Ok(stored.map(|stored| (stored, false)));
@@ -165,6 +171,23 @@ impl OauthCredential {
         id_token.unwrap_or(&record.access_token).reveal()
     }
 
+    /// Remembers a nonce; false if it was known.
+    fn is_new_nonce(&self, url: &Uri, nonce: &str) -> bool {
+        let (mut nonces, origin) = (lock(&self.nonces), origin_of(url));
+        if nonces.len() >= MOST_NONCES && !nonces.contains_key(&origin) {
+            nonces.clear();
+        }
+        nonces.insert(origin, nonce.to_owned()).as_deref() != Some(nonce)
+    }
+
+    /// Remembers the key of a token.
+    fn bind(&self, new: BoundToken) {
+        let mut bound = lock(&self.bound);
+        bound.retain(|old| old.token != new.token);
+        bound.truncate(MOST_BOUND - 1);
+        bound.push_front(new);
+    }
+
     fn add(&self, to: &mut FetchedHeaders, record: &TokenRecord) -> Result<(), AuthError> {
         let key = record.source.dpop_key.clone();
         let scheme = if key.is_some() { "DPoP" } else { "Bearer" };
@@ -173,7 +196,9 @@ impl OauthCredential {
             .map_err(|_| AuthError::OddToken { found: "unusable".to_owned() })?;
         value.set_sensitive(true);
         to.headers.insert(AUTHORIZATION, value);
-        *lock(&self.bound) = key.map(|key| BoundToken { key, token: record.access_token.clone() });
+        if let Some(key) = key {
+            self.bind(BoundToken { key, token: record.access_token.clone() });
+        }
         if let Some(end) = record.expires_at {
             let life = end.saturating_sub(record.issued_at);
             let left = end.saturating_sub(self.authorizer.tools().now());
@@ -248,10 +273,12 @@ impl Credential for OauthCredential {
     }
 
     fn sign(&self, _: CredentialUser<'_>, request: &mut Request<Bytes>) {
+        let Some(shown) = shown_token(request.headers()) else { return };
         let bound = lock(&self.bound);
-        let Some(BoundToken { key, token }) = &*bound else { return };
+        let found = bound.iter().find(|bound| bound.token.reveal() == shown);
+        let Some(BoundToken { key, token }) = found else { return };
         let (method, url) = (request.method().as_str(), request.uri().to_string());
-        let nonce = lock(&self.nonce).clone();
+        let nonce = lock(&self.nonces).get(&origin_of(request.uri())).cloned();
         let tools = &**self.authorizer.tools();
         match dpop_proof(tools, key, method, &url, nonce.as_deref(), Some(token)) {
             Ok(proof) => {

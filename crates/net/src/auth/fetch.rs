@@ -11,7 +11,7 @@ use switchboard_proto::header;
 use switchboard_proto::revision::Revision;
 use tokio::sync::OnceCell;
 
-use crate::http::fetch::{Fetch, FetchBody, Reach, is_public, resolve};
+use crate::http::fetch::{AddressRange, Fetch, FetchBody, Reach, is_public, resolve};
 
 /// Bytes of an answer (OB-1).
 const LONGEST: usize = 64 << 10;
@@ -40,7 +40,8 @@ pub struct ReachPolicy {
     /// A server that is not on this machine names public addresses alone, even if its own
     /// is not one. For gateways: others than their owner may be behind a request.
     pub is_strict: bool,
-    /// Hosts that may be inside.
+    /// Hosts, by name or address as URLs have them, and networks (`10.0.0.0/8`) that may be
+    /// inside.
     pub allowed: Vec<String>,
 }
 
@@ -90,15 +91,19 @@ impl AuthFetch {
     /// is inside, too; what it claims to be by one address among others does not count.
     async fn reach(&self) -> Result<Reach, String> {
         let host = self.server.host().unwrap_or_default().trim_matches(['[', ']']);
+        let ranges =
+            self.policy.allowed.iter().filter_map(|text| text.parse::<AddressRange>().ok());
         if is_loopback(host) {
+            let besides = ranges.chain(AddressRange::LOOPBACK).collect();
             let strict = self.policy.is_strict;
-            return Ok(if strict { Reach::PublicAndLoopback } else { Reach::Anywhere });
+            return Ok(if strict { Reach::PublicAnd(besides) } else { Reach::Anywhere });
         }
         let port = self.server.port_u16().unwrap_or(443);
         let found = tokio::net::lookup_host((host, port)).await;
         let found = found.map_err(|error| format!("{host} cannot be looked up: {error}"))?;
         let is_inside = found.map(|address| address.ip()).all(|address| !is_public(address));
-        Ok(if is_inside && !self.policy.is_strict { Reach::Anywhere } else { Reach::Public })
+        let is_open = is_inside && !self.policy.is_strict;
+        Ok(if is_open { Reach::Anywhere } else { Reach::PublicAnd(ranges.collect()) })
     }
 }
 

@@ -34,6 +34,8 @@ const MOST_FILES: usize = 10_000;
 pub struct Imported {
     /// Which server, by [`server_url_hash`].
     pub server_url_hash: String,
+    /// When its last file was written.
+    pub written: SystemTime,
     /// Its tokens.
     pub tokens: Option<ImportedTokens>,
     /// Who the user is to the authorization server, if mcp-remote has registered.
@@ -161,7 +163,8 @@ fn read_server(folder: &Path, hash: &str) -> Option<(SystemTime, Imported)> {
         tokens
     });
     let client_info = client_info.map(|(_, client)| client);
-    Some((written, Imported { server_url_hash: hash.to_owned(), tokens, client_info }))
+    let server_url_hash = hash.to_owned();
+    Some((written, Imported { server_url_hash, written, tokens, client_info }))
 }
 
 fn parse<T: DeserializeOwned>(path: &Path) -> Option<(SystemTime, T)> {

@@ -1,27 +1,32 @@
 //! One account at one server: its tokens, renewed and shared by all processes of the user.
 
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use http::Uri;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use switchboard_proto::auth::{
-    Answer, AuthError, Challenge, Goal, GrantType, KeyAlgorithm, LONGEST_SIGN_IN, OauthSettings,
-    PendingSignIn, Redirect, Registration, Secret, SignIn, Step, TokenRecord, Tools,
+    Answer, AuthError, Challenge, Goal, GrantType, IdentityProvider, LONGEST_SIGN_IN,
+    OauthSettings, ProviderToken, Redirect, Registration, ResourceParameter, Secret, SignIn, Step,
+    TokenRecord, Tools,
 };
 use tokio::sync::watch;
 
-use super::callback::{CallbackListener, CallbackPage, CallbackPlace, port_for};
+use super::callback::CallbackPage;
 use super::fetch::{AuthFetch, ReachPolicy};
-use super::jws::{Signer, generate_pem};
 use super::person::SignInPerson;
 use super::store::{Plaintext, RecordId, RecordKind, RecordLock, RecordStore, StoreError};
+use super::tools::SystemTools;
 use crate::connection::{lock, now};
-use crate::drive::{Either, OwnedTask, race};
+use crate::drive::OwnedTask;
 use crate::http::fetch::Fetch;
 use crate::upstream::PersonAsked;
+use conduct::OwnedSignIn;
+
+mod conduct;
 
 pub use discovery::{Discovery, MetadataRead};
 
@@ -137,6 +142,11 @@ struct Inner {
     paused: Mutex<Option<(Instant, AuthError)>>,
     /// What a person was told who is being asked.
     asked: watch::Sender<Option<Arc<str>>>,
+    /// A person would have had to be asked, and nobody may be.
+    lacks_person: AtomicBool,
+    /// The account at the identity provider of the company, where the user signs in once for
+    /// all servers (OX-2).
+    provider: Option<Authorizer>,
 }
 
 /// How long no renewal is tried after one that failed for a while.
@@ -164,11 +174,25 @@ impl Authorizer {
         let server = account.server.parse::<Uri>().unwrap_or_default();
         let mut reach = options.reach.clone();
         reach.allowed.extend(named_hosts(&settings));
-        let fetch = AuthFetch::new(fetch, server, reach);
-        let tools: Arc<dyn Tools> = Arc::new(SystemTools);
-        let (page, paused, asked) = Default::default();
-        let inner =
-            Inner { account, settings, store, fetch, person, options, tools, page, paused, asked };
+        let provider = provider_account(&account, &settings).map(|(account, settings)| {
+            let (store, person) = (Arc::clone(&store), Arc::clone(&person));
+            let options = SignInOptions { name: String::new(), ..options.clone() };
+            Self::new(account, settings, store, fetch.clone(), person, options)
+        });
+        let inner = Inner {
+            account,
+            settings,
+            store,
+            fetch: AuthFetch::new(fetch, server, reach),
+            person,
+            options,
+            tools: Arc::new(SystemTools),
+            page: Mutex::default(),
+            paused: Mutex::default(),
+            asked: watch::Sender::default(),
+            lacks_person: AtomicBool::new(false),
+            provider,
+        };
         Self { inner: Arc::new(inner), running: Arc::default() }
     }
 
@@ -186,12 +210,19 @@ impl Authorizer {
 
     /// Whether a sign-in takes a person, and nobody may be asked.
     pub(super) fn asks_nobody(&self) -> bool {
-        self.inner.needs_person() && self.inner.options.mode == LoginMode::Never
+        let takes_person = self.inner.needs_person() || self.inner.provider.is_some();
+        takes_person && self.inner.options.mode == LoginMode::Never
     }
 
     /// Tells whether a person is being asked.
     pub fn person_asked(&self) -> PersonAsked {
-        self.inner.asked.subscribe()
+        self.inner.provider.as_ref().unwrap_or(self).inner.asked.subscribe()
+    }
+
+    /// Whether a sign-in failed because nobody may be asked.
+    pub fn lacks_person(&self) -> bool {
+        let provider = self.inner.provider.as_ref();
+        self.inner.lacks_person.load(Ordering::Relaxed) || provider.is_some_and(Self::lacks_person)
     }
 
     /// What happens when somebody has to sign in.
@@ -237,15 +268,18 @@ impl Authorizer {
         {
             return kept.map(Some).ok_or(error);
         }
+        let mut goal = inner.goal(None, Some(record.clone()), String::new());
+        let tools = Arc::clone(&inner.tools);
         let run = if record.refresh_token.is_some() {
-            SignIn::renew(record.clone(), inner.settings.clone(), Arc::clone(&inner.tools))
+            SignIn::renew(record.clone(), goal, tools)
         } else if inner.needs_person() {
             return Ok(kept);
         } else {
-            SignIn::new(
-                inner.goal(None, Some(record.clone()), String::new()),
-                Arc::clone(&inner.tools),
-            )
+            if let Some(provider) = &inner.provider {
+                let Some(grant) = provider.provider_token().await? else { return Ok(kept) };
+                goal.settings.grant = grant;
+            }
+            SignIn::new(goal, tools)
         };
         match inner.drive(run, None).await {
             Ok(renewed) => {
@@ -263,6 +297,11 @@ impl Authorizer {
                 if is_forgotten && record.source.client.is_dynamic {
                     let issuer = record.source.issuer.clone();
                     inner.keep(&Registration { issuer, ..Registration::default() }).await?;
+                }
+                // Another process may have used it up, whatever its lock was worth.
+                let now = read::<TokenRecord>(lock.read().await)?;
+                if let Some(now) = now.filter(|now| now.access_token != record.access_token) {
+                    return Ok(Some(now));
                 }
                 if is_forgotten || error.code() == Some("invalid_grant") {
                     let left = TokenRecord { refresh_token: None, ..record };
@@ -315,6 +354,42 @@ impl Authorizer {
         outcome
     }
 
+    /// What shows an authorization server who the user is, if they are signed in here (OX-2).
+    fn provider_token<'a>(
+        &'a self,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<GrantType>, AuthError>> + Send + 'a>> {
+        Box::pin(async move {
+            let Some(mut record) = self.current().await? else { return Ok(None) };
+            if self.is_id_over(&record) {
+                record = self.renew(&record).await?.unwrap_or(record);
+            }
+            Ok(self.as_grant(&record))
+        })
+    }
+
+    /// The same after a person has signed in here.
+    async fn sign_in_as_provider(&self) -> Result<GrantType, AuthError> {
+        let refused = self.tokens().await?.map(|record| record.access_token).unwrap_or_default();
+        let record = self.sign_in_unless(None, Some(refused)).await?;
+        let issuer = &self.inner.account.server;
+        let missing = || AuthError::Settings(format!("{issuer} says nothing of its user"));
+        self.as_grant(&record).ok_or_else(missing)
+    }
+
+    fn is_id_over(&self, record: &TokenRecord) -> bool {
+        let end = record.id_claims().and_then(|claims| claims["exp"].as_u64());
+        end.is_none_or(|end| end <= self.inner.tools.now())
+    }
+
+    /// The ID token, or the refresh token if that is over.
+    fn as_grant(&self, record: &TokenRecord) -> Option<GrantType> {
+        let id_token = record.id_token.clone().filter(|_| !self.is_id_over(record));
+        let is_refresh_token = id_token.is_none();
+        let token = id_token.or_else(|| record.refresh_token.clone())?;
+        let token = ProviderToken { source: record.source.clone(), token, is_refresh_token };
+        Some(GrantType::Enterprise(IdentityProvider::Token(Box::new(token))))
+    }
+
     /// Has the tokens taken back, and forgets them. False if there were none.
     pub async fn sign_out(&self) -> Result<bool, AuthError> {
         let inner = &*self.inner;
@@ -325,16 +400,6 @@ impl Authorizer {
         let run = SignIn::revoke(record, inner.settings.clone(), Arc::clone(&inner.tools));
         inner.drive(run, None).await.map(|_| true)
     }
-}
-
-/// A sign-in of which this process is the owner: others wait for its lock.
-struct OwnedSignIn {
-    lock: Box<dyn RecordLock>,
-    callback: Option<CallbackPlace>,
-    /// The page is open already.
-    is_shown: bool,
-    /// A person was asked.
-    is_asked: bool,
 }
 
 impl Inner {
@@ -355,97 +420,6 @@ impl Inner {
         }
     }
 
-    async fn sign_in(
-        &self,
-        challenge: Option<Challenge>,
-        refused: Option<Secret>,
-    ) -> Result<TokenRecord, AuthError> {
-        if self.needs_person() && self.options.mode == LoginMode::Never {
-            return Err(AuthError::NoPerson(format!("run `switchboard login {}`", self.name())));
-        }
-        let began_at = self.tools.now();
-        let id = self.account.record(RecordKind::Pending);
-        let free = self.store.try_lock(&id).await.map_err(local)?;
-        let waited = free.is_none();
-        let lock = if let Some(lock) = free {
-            lock
-        } else {
-            self.show_waiting();
-            self.store.lock(&id).await.map_err(local)?
-        };
-        let tokens = self.account.record(RecordKind::Tokens);
-        let before: Option<TokenRecord> = read(self.store.read(&tokens).await)?;
-        // Somebody has signed in meanwhile.
-        let is_new = |before: &&TokenRecord| match &refused {
-            Some(refused) => before.access_token != *refused,
-            None => waited && before.issued_at >= began_at,
-        };
-        let is_good = |before: &&TokenRecord| !before.is_over(self.tools.now());
-        if let Some(before) = before.as_ref().filter(is_new).filter(is_good) {
-            return Ok(before.clone());
-        }
-        let pending: Option<PendingSignIn> = read(lock.read().await)?;
-        // Who asks for it by hand begins anew.
-        let pending = pending.filter(|_| refused.is_some());
-        if let Some(error) = pending.as_ref().and_then(|it| it.failure(self.tools.now())) {
-            return Err(error);
-        }
-        let asked = challenge.as_ref().map(Challenge::scopes).unwrap_or_default();
-        let pending = pending.filter(|pending| {
-            let has_scopes = asked.iter().all(|scope| pending.source.scopes.contains(scope));
-            let age = Duration::from_secs(self.tools.now().saturating_sub(pending.began_at));
-            has_scopes && pending.failure.is_none() && age < self.options.wait
-        });
-        let mut owned = OwnedSignIn { lock, callback: None, is_shown: false, is_asked: false };
-        let run = match pending {
-            Some(pending) if self.settings.grant == GrantType::Code => {
-                owned.callback = self.bind_again(&pending).await.map(CallbackPlace::Port);
-                owned.is_shown = owned.callback.is_some();
-                owned.callback.is_some().then(|| {
-                    SignIn::resume(pending, self.settings.clone(), Arc::clone(&self.tools))
-                })
-            }
-            _ => None,
-        };
-        let run = if let Some(run) = run {
-            run
-        } else {
-            if self.settings.grant == GrantType::Code {
-                let page = self::lock(&self.page).take();
-                owned.callback = Some(match page {
-                    Some(page) => CallbackPlace::Page(page),
-                    None => CallbackPlace::Port(self.bind().await?),
-                });
-            }
-            let uri = owned.callback.as_ref().map(|callback| callback.redirect_uri().to_owned());
-            let goal = self.goal(challenge, before, uri.unwrap_or_default());
-            SignIn::new(goal, Arc::clone(&self.tools))
-        };
-        let ended = self.drive(run, Some(&mut owned)).await;
-        if let Ok(record) = &ended {
-            let mut lock = self.store.lock(&tokens).await.map_err(local)?;
-            write(&mut *lock, record).await?;
-            let (server, issuer) = (self.name(), &record.source.issuer);
-            tracing::info!(server, issuer, "signed in");
-        }
-        self.settle(owned, ended.as_ref().err()).await;
-        ended
-    }
-
-    /// Nobody comes back to a sign-in that has ended. One that a person refused is remembered,
-    /// so that no other process asks them again at once.
-    async fn settle(&self, mut owned: OwnedSignIn, error: Option<&AuthError>) {
-        let left = match (read::<PendingSignIn>(owned.lock.read().await), error) {
-            (Ok(Some(pending)), Some(error)) if owned.is_asked => {
-                write(&mut *owned.lock, &pending.failed(error, self.tools.now())).await
-            }
-            _ => owned.lock.remove().await.map_err(local),
-        };
-        if let Err(error) = left {
-            tracing::warn!(server = self.name(), "a sign-in that ended is still there: {error}");
-        }
-    }
-
     /// Another process has the page open.
     fn show_waiting(&self) {
         self.person.show_waiting(self.name());
@@ -461,28 +435,6 @@ impl Inner {
     fn name(&self) -> &str {
         let url = self.account.server.split('?').next().unwrap_or_default();
         if self.options.name.is_empty() { url } else { &self.options.name }
-    }
-
-    async fn bind(&self) -> Result<CallbackListener, AuthError> {
-        let SignInOptions { callback_host: host, callback_path: path, .. } = &self.options;
-        let failed = |error: std::io::Error| {
-            AuthError::Local(format!("no port to come back to can be opened: {error}"))
-        };
-        let port = self.options.callback_port;
-        let first = port.unwrap_or_else(|| port_for(&self.account.server));
-        let bound = match CallbackListener::bind(host, first, path).await {
-            // Somebody else has it; another one takes another registration, perhaps.
-            Err(_) if port.is_none() => CallbackListener::bind(host, 0, path).await,
-            bound => bound,
-        };
-        let success_url = self.options.success_url.as_deref();
-        bound.and_then(|callback| callback.with_success_url(success_url)).map_err(failed)
-    }
-
-    /// The port of a sign-in that another process began.
-    async fn bind_again(&self, pending: &PendingSignIn) -> Option<CallbackListener> {
-        let uri: Uri = pending.redirect_uri.parse().ok()?;
-        CallbackListener::bind(uri.host()?, uri.port_u16()?, uri.path()).await.ok()
     }
 
     /// Does what the machine says, until it ends.
@@ -547,54 +499,37 @@ impl Inner {
         }
         write(&mut *lock, registration).await
     }
+}
 
-    /// Has a person open the page, and waits until they come back by our port, or paste
-    /// the address that they were sent to.
-    async fn ask(
-        &self,
-        owned: &mut OwnedSignIn,
-        pending: &PendingSignIn,
-    ) -> Result<Secret, AuthError> {
-        // Whoever takes over finds it.
-        write(&mut *owned.lock, pending).await?;
-        owned.is_asked = true;
-        let Some(callback) = &mut owned.callback else {
-            return Err(AuthError::Local("there is no port to come back to".to_owned()));
-        };
-        if owned.is_shown {
-            self.show_waiting();
-        } else {
-            self.person.show_page(self.name(), &pending.url);
-        }
-        self.note_asked(format!("Open this page in a browser and sign in: {}", pending.url));
-        let judge = |query: &str| pending.read_callback(query);
-        let coming_back = callback.wait(judge);
-        let pasting = async {
-            loop {
-                let pasted = self.person.pasted().await;
-                let query = pasted.trim().split_once('?').map(|(_, query)| query);
-                let query = query.and_then(|query| query.split('#').next());
-                if let Some(code) = query.and_then(judge) {
-                    return code;
-                }
-                tracing::warn!("this is not the address that the page led to");
-            }
-        };
-        let age = self.tools.now().saturating_sub(pending.began_at);
-        let wait = self.options.wait.saturating_sub(Duration::from_secs(age));
-        let coming = race(coming_back, pasting);
-        match tokio::time::timeout(wait, coming).await {
-            Ok(Either::Left(code) | Either::Right(code)) => code,
-            Err(_) => Err(AuthError::TimedOut),
-        }
-    }
+/// The account at the identity provider that a server's settings name, and how people sign in
+/// there: for all servers of the same user alike.
+fn provider_account(
+    account: &Account,
+    settings: &OauthSettings,
+) -> Option<(Account, OauthSettings)> {
+    let GrantType::Enterprise(IdentityProvider::SignIn { issuer, client_id, client_secret }) =
+        &settings.grant
+    else {
+        return None;
+    };
+    let settings = OauthSettings {
+        client_id: Some(client_id.clone()),
+        client_secret: client_secret.clone(),
+        issuer: Some(issuer.clone()),
+        scopes: Some(vec!["openid".to_owned()]),
+        resource: ResourceParameter::LeftOut,
+        is_local: true,
+        ..OauthSettings::default()
+    };
+    Some((Account { server: issuer.clone(), ..account.clone() }, settings))
 }
 
 /// Hosts that the user names, which may be anywhere.
 fn named_hosts(settings: &OauthSettings) -> Vec<String> {
     let OauthSettings { issuer, metadata_url, endpoints, grant, .. } = settings;
     let provider = match grant {
-        GrantType::Enterprise(provider) => Some(&provider.token_endpoint),
+        GrantType::Enterprise(IdentityProvider::Token(token)) => Some(&token.source.token_endpoint),
+        GrantType::Enterprise(IdentityProvider::SignIn { issuer, .. }) => Some(issuer),
         _ => None,
     };
     let urls = [issuer, metadata_url, &endpoints.authorization, &endpoints.token];
@@ -620,45 +555,4 @@ async fn write(lock: &mut dyn RecordLock, record: &impl Serialize) -> Result<(),
     let content =
         serde_json::to_vec(record).map_err(|error| AuthError::Local(error.to_string()))?;
     lock.write(&Plaintext::new(content)).await.map_err(local)
-}
-
-/// The clock, the chance and the keys of this machine.
-#[derive(Debug)]
-pub struct SystemTools;
-
-impl Tools for SystemTools {
-    fn random(&self) -> [u8; 32] {
-        let mut bytes = [0; 32];
-        // The system's source is there, or nothing here works.
-        getrandom::fill(&mut bytes).unwrap_or_else(|error| panic!("no random bytes: {error}"));
-        bytes
-    }
-
-    fn now(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-    }
-
-    fn sha256(&self, bytes: &[u8]) -> [u8; 32] {
-        let mut hash = [0; 32];
-        hash.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref());
-        hash
-    }
-
-    fn new_key(&self) -> Result<Secret, AuthError> {
-        generate_pem().map(Secret::new).map_err(bad_key)
-    }
-
-    fn public_key(&self, key: &Secret) -> Result<(Value, KeyAlgorithm), AuthError> {
-        let signer = Signer::from_pem(key.reveal()).map_err(bad_key)?;
-        Ok((signer.public_jwk(), signer.algorithm().name()))
-    }
-
-    fn sign(&self, key: &Secret, header: &Value, claims: &Value) -> Result<String, AuthError> {
-        let signer = Signer::from_pem(key.reveal()).map_err(bad_key)?;
-        signer.sign(header.clone(), claims).map_err(bad_key)
-    }
-}
-
-fn bad_key(error: super::jws::SignError) -> AuthError {
-    AuthError::Settings(format!("the private key cannot be used: {error}"))
 }

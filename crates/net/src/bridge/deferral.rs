@@ -78,7 +78,7 @@ impl Bridge {
             && request.name().is_some_and(|name| name == SIGN_IN);
         match &client.state {
             DeferredState::SignedIn if is_sign_in => {
-                opening.call.finish(said(request, DONE, false))
+                opening.call.finish(said(request, DONE, false));
             }
             DeferredState::SignedIn => {
                 if request.method() == method::LIST_TOOLS {

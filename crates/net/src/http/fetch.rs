@@ -24,6 +24,7 @@ use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use proxy::Proxies;
 use rustls::pki_types::pem::PemObject;
+use switchboard_proto::auth::origin_of;
 use tower_service::Service as _;
 
 mod connect;
@@ -35,7 +36,7 @@ mod reach;
 pub use direct::FetchBody;
 pub use fetch_error::{Cause, FetchError, SetupError};
 pub use proxy::ProxySettings;
-pub use reach::{Reach, is_public};
+pub use reach::{AddressRange, BadRange, Reach, is_public};
 pub use rustls::pki_types::CertificateDer;
 
 /// How to reach servers.
@@ -127,7 +128,7 @@ impl Fetch {
 
     /// The proxy on the way to a server, if there is one.
     pub fn proxy_for(&self, target: &Uri) -> Option<String> {
-        self.proxies.towards(target).map(|proxy| origin(proxy.uri()))
+        self.proxies.towards(target).map(|proxy| origin_of(proxy.uri()))
     }
 
     /// Sends a request to an absolute URL and follows what may be followed.
@@ -208,23 +209,14 @@ fn redirect_target<B>(from: &Uri, response: &Response<B>) -> Result<Option<Uri>,
     let keeps_method = matches!(status.as_u16(), 307 | 308);
     match target {
         Some(target) if keeps_method && is_same_origin(from, &target) => Ok(Some(target)),
-        Some(target) => Err(FetchError::RedirectRefused { status, origin: origin(&target) }),
+        Some(target) => Err(FetchError::RedirectRefused { status, origin: origin_of(&target) }),
         None => Err(FetchError::RedirectRefused { status, origin: "nowhere".to_owned() }),
     }
 }
 
-/// Scheme, host and port; never the credentials that a URL may contain.
-fn origin(url: &Uri) -> String {
-    let scheme = url.scheme_str().unwrap_or_default();
-    let host = url.host().unwrap_or_default();
-    let port = url.port_u16().filter(|port| Some(*port) != default_port(url));
-    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
-    format!("{scheme}://{host}{port}")
-}
-
 /// The `Host` of requests to a plain HTTP URL. Where HTTP/2 may be spoken, hyper decides.
 pub(crate) fn host_header(url: &Uri) -> Option<HeaderValue> {
-    origin(url).strip_prefix("http://").and_then(|host| HeaderValue::from_str(host).ok())
+    origin_of(url).strip_prefix("http://").and_then(|host| HeaderValue::from_str(host).ok())
 }
 
 /// Whether both are of one scheme, host and port.

@@ -1,7 +1,6 @@
 //! Which era a server speaks: how it is asked, and how long the answer is remembered (NEG-9).
 //! `bridge/era.rs` says when a bridge asks, and what waits meanwhile.
 
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -188,7 +187,7 @@ impl Upstream {
     /// Waits for `work`, for so long. While a person is asked to sign in the time does not
     /// run, and afterwards it begins anew: what was refused is asked again (OC-13).
     async fn without_sign_in<T>(&self, time: Duration, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
+        let mut work = Box::pin(work);
         let Some(mut asked) = self.server.person_asked() else {
             return tokio::time::timeout(time, work).await.ok();
         };

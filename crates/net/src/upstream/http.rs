@@ -258,8 +258,16 @@ impl Upstream {
                 return Ok(response);
             }
             let answer = response.headers().clone();
-            let refusal =
-                CredentialRefusal { status, answer, shown, attempt, is_new_login, is_background };
+            let url = endpoint.url.clone();
+            let refusal = CredentialRefusal {
+                url,
+                status,
+                answer,
+                shown,
+                attempt,
+                is_new_login,
+                is_background,
+            };
             let Some((other, is_new)) = Box::pin(self.credentials(Some(&refusal))).await? else {
                 return Ok(response);
             };

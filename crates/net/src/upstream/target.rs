@@ -388,6 +388,8 @@ impl From<HeaderMap> for FetchedHeaders {
 /// What a server said to what it was shown.
 #[derive(Clone, Debug)]
 pub struct CredentialRefusal {
+    /// What was asked for.
+    pub url: Uri,
     /// 401, or 403.
     pub status: StatusCode,
     /// The headers of its answer.

@@ -1,17 +1,21 @@
 //! Signing in, with a small authorization server in front of which everybody says yes.
 
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use axum::extract::{Form, Query, State};
+use axum::extract::{Form, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use switchboard_net::auth::person::SignInPerson;
-use switchboard_net::auth::store::{MemoryStore, RecordStore};
+use switchboard_net::auth::store::{
+    MemoryStore, Pending, Plaintext, RecordId, RecordKind, RecordLock, RecordStore,
+};
 use switchboard_net::auth::{Account, Authorizer, LoginMode, OauthCredential, SignInOptions};
 use switchboard_net::http::fetch::{Fetch, FetchOptions, Reach};
 use switchboard_net::upstream::{Credential, CredentialRefusal, CredentialUser};
@@ -19,12 +23,17 @@ use switchboard_proto::auth::{AuthError, OauthSettings};
 use switchboard_testkit::within;
 use tokio::net::TcpListener;
 
+mod attacks;
+
 /// For a client with these headers.
 fn nobody(headers: &HeaderMap) -> CredentialUser<'_> {
     CredentialUser { headers, principal: "" }
 }
 
-type Pairs = std::collections::HashMap<String, String>;
+type Pairs = HashMap<String, String>;
+
+const RESOURCE: &str = "/.well-known/oauth-protected-resource/mcp";
+const METADATA: &str = "/.well-known/oauth-authorization-server";
 
 /// An authorization server and a resource, at one address.
 struct AuthWorld {
@@ -35,6 +44,12 @@ struct AuthWorld {
     refreshes: AtomicUsize,
     /// What the token endpoint says in place of tokens.
     trouble: Mutex<Option<(u16, Value)>>,
+    /// The same for any path, whatever it is asked.
+    troubles: Mutex<HashMap<&'static str, (u16, Value)>>,
+    /// What happens before a token request is answered.
+    meanwhile: Mutex<Option<Box<dyn Fn() + Send>>>,
+    /// Tokens are bound to keys.
+    is_bound: AtomicBool,
     /// Seconds that a token is good for.
     life: AtomicUsize,
     /// The person says no.
@@ -54,18 +69,33 @@ impl AuthWorld {
             tokens: zero(),
             refreshes: zero(),
             trouble: Mutex::default(),
+            troubles: Mutex::default(),
+            meanwhile: Mutex::default(),
+            is_bound: AtomicBool::new(false),
             life: AtomicUsize::new(3600),
             denies: AtomicBool::new(false),
         });
         let app = Router::new()
-            .route("/.well-known/oauth-protected-resource/mcp", get(Self::resource))
-            .route("/.well-known/oauth-authorization-server", get(Self::metadata))
+            .route(RESOURCE, get(Self::resource))
+            .route(METADATA, get(Self::metadata))
             .route("/register", post(Self::register))
             .route("/authorize", get(Self::authorize))
             .route("/token", post(Self::token))
+            .layer(from_fn_with_state(Arc::clone(&world), Self::interrupt))
             .with_state(Arc::clone(&world));
         tokio::spawn(async move { axum::serve(listener, app).await });
         world
+    }
+
+    async fn interrupt(State(it): State<Arc<Self>>, request: Request, next: Next) -> Response {
+        let trouble = it.troubles.lock().unwrap().get(request.uri().path()).cloned();
+        match trouble {
+            Some((status, body)) => {
+                let body = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
+                (StatusCode::from_u16(status).unwrap(), body).into_response()
+            }
+            None => next.run(request).await,
+        }
     }
 
     async fn resource(State(it): State<Arc<Self>>) -> Json<Value> {
@@ -81,6 +111,7 @@ impl AuthWorld {
             "token_endpoint": at("/token"),
             "registration_endpoint": at("/register"),
             "code_challenge_methods_supported": ["S256"],
+            "dpop_signing_alg_values_supported": ["ES256"],
         }))
     }
 
@@ -102,14 +133,18 @@ impl AuthWorld {
         if asked["grant_type"] == "refresh_token" {
             it.refreshes.fetch_add(1, Ordering::SeqCst);
         }
+        if let Some(meanwhile) = &*it.meanwhile.lock().unwrap() {
+            meanwhile();
+        }
         if let Some((status, body)) = it.trouble.lock().unwrap().clone() {
             let status = StatusCode::from_u16(status).unwrap();
             return (status, Json(body)).into_response();
         }
         let number = it.tokens.fetch_add(1, Ordering::SeqCst) + 1;
         let life = it.life.load(Ordering::SeqCst);
+        let kind = if it.is_bound.load(Ordering::SeqCst) { "DPoP" } else { "Bearer" };
         Json(json!({"access_token": format!("a{number}"), "refresh_token": format!("r{number}"),
-                    "token_type": "Bearer", "expires_in": life}))
+                    "token_type": kind, "expires_in": life}))
         .into_response()
     }
 
@@ -168,6 +203,7 @@ fn credential(world: &AuthWorld, store: &Arc<dyn RecordStore>) -> OauthCredentia
 /// A 401 to a request without a token.
 fn refusal() -> CredentialRefusal {
     CredentialRefusal {
+        url: http::Uri::from_static("http://127.0.0.1/mcp"),
         status: StatusCode::UNAUTHORIZED,
         answer: HeaderMap::new(),
         shown: Arc::default(),
@@ -187,16 +223,8 @@ async fn many_who_need_the_same_account_sign_in_once() {
         let credential =
             OauthCredential::new(world.authorizer(&store, LoginMode::Wait), HeaderMap::new());
         tokio::spawn(async move {
-            let refusal = CredentialRefusal {
-                status: StatusCode::UNAUTHORIZED,
-                answer: HeaderMap::new(),
-                shown: Arc::default(),
-                attempt: 0,
-                is_new_login: false,
-                is_background: false,
-            };
             let found =
-                credential.headers(nobody(&HeaderMap::new()), Some(&refusal)).await.unwrap();
+                credential.headers(nobody(&HeaderMap::new()), Some(&refusal())).await.unwrap();
             found.unwrap().headers["authorization"].clone()
         })
     });
@@ -330,7 +358,7 @@ async fn addresses_inside_are_not_connected_to_by_any_name() {
             counted.fetch_add(1, Ordering::SeqCst);
         }
     });
-    let careful = fetch().within(Reach::Public).unwrap();
+    let careful = fetch().within(Reach::public()).unwrap();
     for host in [
         "127.0.0.1",
         "localhost",

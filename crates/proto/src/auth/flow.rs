@@ -18,7 +18,7 @@ use super::metadata::{
 use super::record::{
     AuthMethod, PendingSignIn, Registration, Secret, TokenRecord, TokenSource, join_scopes, union,
 };
-use super::settings::{GrantType, OauthSettings, ResourceParameter};
+use super::settings::{GrantType, IdentityProvider, OauthSettings, ResourceParameter};
 use super::token::{TokenEndpoint, describe_error};
 use super::{AuthError, form};
 
@@ -66,10 +66,15 @@ impl SignIn {
         })
     }
 
-    /// Gets another access token for the refresh token of `record`.
-    pub fn renew(record: TokenRecord, settings: OauthSettings, tools: Arc<dyn Tools>) -> Self {
+    /// Gets another access token for the refresh token of `record`. Where that goes is found
+    /// out first if the record does not say it.
+    pub fn renew(record: TokenRecord, goal: Goal, tools: Arc<dyn Tools>) -> Self {
         Self::run(|desk| async move {
-            TokenEndpoint::new(&desk, &*tools, &settings, &record.source).refresh(&record).await
+            let flow = Flow { desk, goal, tools };
+            let record = flow.complete(record).await?;
+            let Flow { desk, goal, tools } = &flow;
+            let endpoint = TokenEndpoint::new(desk, &**tools, &goal.settings, &record.source);
+            endpoint.refresh(&record).await
         })
     }
 
@@ -159,12 +164,42 @@ impl Flow {
                 endpoint.ask_device(url.ok_or_else(|| missing("endpoint for devices"))?).await
             }
             GrantType::ClientCredentials => endpoint.use_own_credentials().await,
-            GrantType::Enterprise(provider) => {
+            GrantType::Enterprise(IdentityProvider::SignIn { issuer, .. }) => {
+                let text = format!("nobody has signed in at {issuer}");
+                Err(AuthError::NoPerson(text))
+            }
+            GrantType::Enterprise(IdentityProvider::Token(provider)) => {
                 let server = resource_of(&self.server()?, &self.goal.server);
                 endpoint.exchange(provider, source.resource.as_deref().unwrap_or(&server)).await
             }
             GrantType::Workload { assertion } => endpoint.use_assertion(assertion).await,
         }
+    }
+
+    /// The record with where its tokens come from. One that another program wrote may lack it.
+    async fn complete(&self, mut record: TokenRecord) -> Result<TokenRecord, AuthError> {
+        let source = &mut record.source;
+        if !source.token_endpoint.is_empty() {
+            return Ok(record);
+        }
+        let Discovered { metadata, resource, .. } = self.discover().await?;
+        // A refresh token is shown to nobody but the one who issued it (OC-24).
+        if !source.issuer.is_empty() && source.issuer != metadata.issuer {
+            let (configured, found) = (source.issuer.clone(), metadata.issuer);
+            return Err(AuthError::OtherClientIssuer { configured, found });
+        }
+        let missing =
+            || AuthError::NoEndpoint { issuer: metadata.issuer.clone(), what: "token endpoint" };
+        source.token_endpoint = metadata.token_endpoint.clone().ok_or_else(missing)?;
+        let has_secret = source.client.client_secret.is_some();
+        let method = source.client.auth_method;
+        let method = method.unwrap_or_else(|| self.choose_method(&metadata, has_secret));
+        source.client.auth_method = Some(method);
+        source.issuer.clone_from(&metadata.issuer);
+        source.client.issuer = metadata.issuer;
+        source.revocation_endpoint = metadata.revocation_endpoint;
+        source.resource = resource;
+        Ok(record)
     }
 
     fn server(&self) -> Result<Uri, AuthError> {

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::challenge::split_scopes;
 use super::{AuthError, query_pairs};
@@ -131,6 +134,14 @@ pub struct TokenRecord {
 }
 
 impl TokenRecord {
+    /// The claims of the ID token. They are not checked: it came from the authorization
+    /// server itself.
+    pub fn id_claims(&self) -> Option<Value> {
+        let token = self.id_token.as_ref()?.reveal();
+        let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+        serde_json::from_slice(&claims).ok()
+    }
+
     /// Whether the token should be renewed before it is sent: less than a minute or a
     /// tenth of its life is left (OC-44).
     pub fn is_stale(&self, now: u64) -> bool {

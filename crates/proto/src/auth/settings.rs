@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Secret;
+use super::record::{AuthMethod, Registration, Secret, TokenSource};
 
 /// What the user says; nothing of it has to be said.
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of its own in files")]
@@ -74,17 +74,48 @@ pub enum GrantType {
     },
 }
 
-/// The identity provider of a company, and what it knows of its user.
+/// The identity provider of a company.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct IdentityProvider {
-    /// Where it issues tokens.
-    pub token_endpoint: String,
-    /// What it knows us by.
-    pub client_id: String,
-    /// The secret of that.
-    pub client_secret: Option<Secret>,
+pub enum IdentityProvider {
+    /// The user signs in there, once for all servers.
+    SignIn {
+        /// The identity provider.
+        issuer: String,
+        /// What it knows us by.
+        client_id: String,
+        /// The secret of that.
+        client_secret: Option<Secret>,
+    },
+    /// What shows who the user is is at hand.
+    Token(Box<ProviderToken>),
+}
+
+/// A token of an identity provider.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ProviderToken {
+    /// Where the token comes from, and who we are there.
+    pub source: TokenSource,
     /// What shows who the user is.
-    pub id_token: Secret,
+    pub token: Secret,
+    /// It is a refresh token, and no ID token.
+    pub is_refresh_token: bool,
+}
+
+impl ProviderToken {
+    /// An ID token that was got elsewhere.
+    pub fn given(
+        token_endpoint: String,
+        client_id: String,
+        client_secret: Option<Secret>,
+        token: Secret,
+    ) -> Self {
+        let method = client_secret.as_ref().map(|_| AuthMethod::ClientSecretPost);
+        let auth_method = method.or(Some(AuthMethod::None));
+        let client =
+            Registration { client_id, client_secret, auth_method, ..Registration::default() };
+        let source = TokenSource { token_endpoint, client, ..TokenSource::default() };
+        Self { source, token, is_refresh_token: false }
+    }
 }
 
 /// What tokens are for, in the requests for them (RFC 8707).

@@ -96,23 +96,26 @@ impl World {
         self.pages.get_mut(&at_well_known()).expect("metadata")[0].1[name] = value;
     }
 
-    fn sign_in(&mut self) -> Result<TokenRecord, AuthError> {
+    fn goal(&self) -> Goal {
         let redirect =
             Redirect { uri: REDIRECT.to_owned(), is_native: true, client_name: "Test".to_owned() };
-        let goal = Goal {
+        Goal {
             server: SERVER.to_owned(),
             challenge: self.challenge.clone(),
             settings: self.settings.clone(),
             before: self.before.clone(),
             redirect,
-        };
-        let tools: Arc<dyn Tools> = Arc::<Foretold>::clone(&self.tools);
+        }
+    }
+
+    fn sign_in(&mut self) -> Result<TokenRecord, AuthError> {
+        let (goal, tools) = (self.goal(), Arc::<Foretold>::clone(&self.tools));
         self.drive(SignIn::new(goal, tools))
     }
 
     fn renew(&mut self, record: &TokenRecord) -> Result<TokenRecord, AuthError> {
-        let tools: Arc<dyn Tools> = Arc::<Foretold>::clone(&self.tools);
-        self.drive(SignIn::renew(record.clone(), self.settings.clone(), tools))
+        let (goal, tools) = (self.goal(), Arc::<Foretold>::clone(&self.tools));
+        self.drive(SignIn::renew(record.clone(), goal, tools))
     }
 
     fn drive(&mut self, mut run: SignIn) -> Result<TokenRecord, AuthError> {
@@ -658,12 +661,13 @@ fn machines_and_companies_sign_in_without_a_page() {
 
     let mut world = World::new();
     world.settings.client_id = Some("me".to_owned());
-    world.settings.grant = GrantType::Enterprise(IdentityProvider {
-        token_endpoint: "https://idp.example/token".to_owned(),
-        client_id: "at-idp".to_owned(),
-        client_secret: None,
-        id_token: Secret::new("id-token"),
-    });
+    let token = ProviderToken::given(
+        "https://idp.example/token".to_owned(),
+        "at-idp".to_owned(),
+        None,
+        Secret::new("id-token"),
+    );
+    world.settings.grant = GrantType::Enterprise(IdentityProvider::Token(Box::new(token)));
     let jag = json!({"access_token": "jag", "token_type": "N_A", "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag"});
     world.put("https://idp.example/token", 200, jag);
     world.sign_in().unwrap();
@@ -684,6 +688,32 @@ fn machines_and_companies_sign_in_without_a_page() {
     assert_eq!(world.sign_in().unwrap_err().code(), Some("invalid_grant"));
     assert_eq!(world.token_requests().len(), 1);
     assert!(world.token_requests()[0].contains("assertion=platform"));
+}
+
+#[test]
+fn a_record_of_another_program_is_completed_before_it_is_renewed() {
+    // wire: OT-10, OC-10, OC-24
+    let mut world = World::new();
+    let client = Registration { client_id: "theirs".to_owned(), ..Registration::default() };
+    let source = TokenSource { client, ..TokenSource::default() };
+    let refresh_token = Some(Secret::new("r"));
+    let record = TokenRecord { source, refresh_token, ..TokenRecord::default() };
+    let renewed = world.renew(&record).unwrap();
+    assert_eq!(renewed.source.token_endpoint, format!("{AS}/token"));
+    assert_eq!((&*renewed.source.issuer, &*renewed.source.client.issuer), (AS, AS));
+    assert_eq!(renewed.source.resource.as_deref(), Some(SERVER));
+    assert!(world.token_requests()[0].contains("refresh_token=r&resource="));
+    assert!(world.token_requests()[0].contains("client_id=theirs"));
+    // What is known is not looked for again.
+    world.log.clear();
+    world.renew(&renewed).unwrap();
+    assert_eq!(world.log.len(), 1, "{:?}", world.log);
+    // Another issuer never sees the token.
+    let mut other = record.clone();
+    other.source.issuer = "https://gone.example".to_owned();
+    world.log.clear();
+    assert!(matches!(world.renew(&other), Err(AuthError::OtherClientIssuer { .. })));
+    assert!(world.token_requests().is_empty());
 }
 
 #[test]

@@ -11,10 +11,9 @@ use super::challenge::split_scopes;
 use super::machine::{AuthBody, AuthRequest, AuthResponse, Desk, Step, Tools};
 use super::metadata::check_endpoint;
 use super::record::{
-    AuthMethod, LONGEST_SIGN_IN, PendingSignIn, Registration, Secret, TokenRecord, TokenSource,
-    join_scopes,
+    AuthMethod, LONGEST_SIGN_IN, PendingSignIn, Secret, TokenRecord, TokenSource, join_scopes,
 };
-use super::settings::{IdentityProvider, OauthSettings};
+use super::settings::{OauthSettings, ProviderToken};
 use super::{AuthError, encode, form};
 
 /// Bytes of a token that servers take in a header.
@@ -27,6 +26,7 @@ const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ASSERTION: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const DEVICE: &str = "urn:ietf:params:oauth:grant-type:device_code";
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+const REFRESH_TOKEN: &str = "urn:ietf:params:oauth:token-type:refresh_token";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 const CLIENT_ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
@@ -98,25 +98,25 @@ impl<'f> TokenEndpoint<'f> {
     /// Tokens for what the identity provider of the company says of its user (OX-2).
     pub(super) async fn exchange(
         &self,
-        provider: &IdentityProvider,
+        provider: &ProviderToken,
         server: &str,
     ) -> Result<TokenRecord, AuthError> {
-        check_endpoint(&provider.token_endpoint)?;
-        let mut parameters = vec![
+        let endpoint = &provider.source.token_endpoint;
+        check_endpoint(endpoint)?;
+        let parameters = vec![
             ("grant_type", EXCHANGE),
             ("requested_token_type", ID_JAG),
             ("audience", self.source.issuer.as_str()),
             ("resource", server),
-            ("subject_token", provider.id_token.reveal()),
-            ("subject_token_type", ID_TOKEN),
-            ("client_id", &provider.client_id),
+            ("subject_token", provider.token.reveal()),
+            (
+                "subject_token_type",
+                if provider.is_refresh_token { REFRESH_TOKEN } else { ID_TOKEN },
+            ),
         ];
-        if let Some(secret) = &provider.client_secret {
-            parameters.push(("client_secret", secret.reveal()));
-        }
-        let body = form(self.with_scope(parameters));
-        let response = self.post(&provider.token_endpoint, body, None, None).await?;
-        let given = read_tokens(&provider.token_endpoint, &response)?;
+        let there = TokenEndpoint::new(self.desk, self.tools, self.settings, &provider.source);
+        let response = there.send(endpoint, self.with_scope(parameters)).await?;
+        let given = read_tokens(endpoint, &response)?;
         self.use_assertion(&given.access_token).await
     }
 
@@ -234,7 +234,9 @@ impl<'f> TokenEndpoint<'f> {
         match client.auth_method.unwrap_or_default() {
             AuthMethod::None if client.client_id.is_empty() => {}
             AuthMethod::None => parameters.push(("client_id", &client.client_id)),
-            AuthMethod::ClientSecretBasic => authorization = Some(basic(client, secret)),
+            AuthMethod::ClientSecretBasic => {
+                authorization = Some(basic_authorization(&client.client_id, secret));
+            }
             AuthMethod::ClientSecretPost => {
                 parameters
                     .extend([("client_id", client.client_id.as_str()), ("client_secret", secret)]);
@@ -322,8 +324,9 @@ pub fn dpop_proof(
     tools.sign(key, &json!({"typ": "dpop+jwt", "alg": algorithm, "jwk": jwk}), &claims)
 }
 
-fn basic(client: &Registration, secret: &str) -> Secret {
-    let pair = format!("{}:{}", encode(&client.client_id), encode(secret));
+/// The `Authorization` of a client with a secret: both are encoded like a form first (OC-40).
+pub fn basic_authorization(client_id: &str, secret: &str) -> Secret {
+    let pair = format!("{}:{}", encode(client_id), encode(secret));
     Secret::new(format!("Basic {}", STANDARD.encode(pair)))
 }
 

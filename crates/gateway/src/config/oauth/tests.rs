@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use switchboard_proto::auth::{GrantType, OauthSettings, ResourceParameter, Secret};
+use switchboard_proto::auth::{
+    GrantType, IdentityProvider, OauthSettings, ResourceParameter, Secret,
+};
 
 use super::super::{Config, Surroundings, Weight};
 use super::{CallbackPlan, OauthPlan};
@@ -40,8 +42,11 @@ fn our_own_block_is_read() {
             "issuer": "https://as", "trustedIssuer": "https://other", "assumePkce": true,
             "authorizeParams": {"audience": "x"}, "grant": "device-code", "dpop": true,
             "clientMetadata": {"client_uri": "https://me"}, "callbackPort": 3118,
-            "clientMetadataUrl": "https://me/client.json", "useIdToken": true}"#,
+            "clientMetadataUrl": "https://me/client.json", "useIdToken": true,
+            "accountName": "work", "allowPrivate": ["idp.corp", "10.0.0.0/8"]}"#,
     );
+    assert_eq!(all.account_name.as_deref(), Some("work"));
+    assert_eq!(Some(all.allow_private.clone()), words(&["idp.corp", "10.0.0.0/8"]));
     let expected = OauthSettings {
         grant: GrantType::Device,
         client_id: Some("c".to_owned()),
@@ -168,9 +173,18 @@ fn keys_and_tokens_are_read_from_their_files() {
     let enterprise = plan(&format!(
         r#""oauth": {{"identityProvider": {{"tokenUrl": "https://idp/token", "clientId": "i", "idTokenFile": "{path}"}}}}"#
     ));
-    let GrantType::Enterprise(provider) = enterprise.settings.grant else {
+    let GrantType::Enterprise(IdentityProvider::Token(token)) = enterprise.settings.grant else {
         panic!("another grant")
     };
-    assert_eq!((provider.client_id.as_str(), provider.id_token.reveal()), ("i", "pem"));
+    assert_eq!((token.source.client.client_id.as_str(), token.token.reveal()), ("i", "pem"));
+    for block in [
+        r#"{"grant": "enterprise", "idp": {"issuer": "https://idp", "clientId": "i"}}"#,
+        r#"{"identityProvider": {"clientId": "i", "issuer": "https://idp"}, "grant": "enterprise"}"#,
+    ] {
+        let (issuer, client_id) = ("https://idp".to_owned(), "i".to_owned());
+        let provider = IdentityProvider::SignIn { issuer, client_id, client_secret: None };
+        let grant = plan(&format!(r#""oauth": {block}"#)).settings.grant;
+        assert_eq!(grant, GrantType::Enterprise(provider));
+    }
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -12,7 +12,8 @@ use switchboard_proto::auth::{
     OauthSettings, Registration, SignIn, Step, TokenSource,
 };
 
-use super::{Authorizer, DISCOVERY, Inner, port_for, read};
+use super::{Authorizer, DISCOVERY, Inner, read};
+use crate::auth::callback::port_for;
 use crate::connection::now;
 
 /// What was read to find out how to sign in, and what is wrong with it.

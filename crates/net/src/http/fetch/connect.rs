@@ -28,13 +28,14 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_platform_verifier::Verifier;
+use switchboard_proto::auth::origin_of;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+use super::FetchOptions;
 use super::fetch_error::{Cause, SetupError};
 use super::proxy::{Proxies, is_socks};
 use super::reach::{Reach, address_of};
-use super::{FetchOptions, origin};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
@@ -51,7 +52,7 @@ pub(super) struct Connector {
 impl Connector {
     pub(super) fn new(options: &FetchOptions, proxies: Arc<Proxies>) -> Result<Self, SetupError> {
         let tls = tls_config(options.extra_roots.clone())?;
-        let (only_ipv4, reach) = (options.only_ipv4, options.reach);
+        let (only_ipv4, reach) = (options.only_ipv4, options.reach.clone());
         let tcp_within = |reach| {
             let resolver = Resolver { system: GaiResolver::new(), only_ipv4, reach };
             let mut tcp = Tcp::new_with_resolver(resolver);
@@ -62,7 +63,7 @@ impl Connector {
             tcp
         };
         // The user names the proxies, wherever they are.
-        let (tcp, proxy_tcp) = (tcp_within(reach), tcp_within(Reach::Anywhere));
+        let (tcp, proxy_tcp) = (tcp_within(reach.clone()), tcp_within(Reach::Anywhere));
         let to_proxy = HttpsConnectorBuilder::new()
             .with_tls_config(tls.clone())
             .https_or_http()
@@ -126,7 +127,7 @@ impl Service<Uri> for Dial {
                 return Ok(DialledStream::opaque(ServerStream::Http(dial.tcp.call(target).await?)));
             };
             let dialled = dial.through(&proxy, target).await;
-            dialled.map_err(|source| ThroughProxy { proxy: origin(proxy.uri()), source }.into())
+            dialled.map_err(|source| ThroughProxy { proxy: origin_of(proxy.uri()), source }.into())
         })
     }
 }
@@ -241,7 +242,8 @@ impl Service<Name> for Resolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let (resolving, only_ipv4, reach) = (self.system.call(name), self.only_ipv4, self.reach);
+        let (resolving, only_ipv4, reach) =
+            (self.system.call(name), self.only_ipv4, self.reach.clone());
         Box::pin(async move {
             let addresses = resolving.await.map_err(Unresolved)?;
             let usable =

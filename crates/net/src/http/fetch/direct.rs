@@ -29,12 +29,13 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use switchboard_proto::Table;
+use switchboard_proto::auth::origin_of;
 use tokio::runtime::Handle;
 use tower_service::Service;
 
 use super::connect::Connector;
 use super::fetch_error::{Cause, FetchError};
-use super::{Fetch, MAX_IDLE, host_header, origin};
+use super::{Fetch, MAX_IDLE, host_header};
 use crate::connection::{lock, now};
 
 type PlainStream = <Connector as Service<Uri>>::Response;
@@ -257,7 +258,7 @@ impl Fetch {
 }
 
 fn lost(error: &hyper::Error, target: &Uri) -> FetchError {
-    FetchError::Lost { origin: origin(target), source: Cause::of(error) }
+    FetchError::Lost { origin: origin_of(target), source: Cause::of(error) }
 }
 
 /// The body of an answer. Dropped before its end, it takes the request off the wire.

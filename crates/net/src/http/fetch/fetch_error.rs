@@ -8,10 +8,10 @@ use std::time::Duration;
 use http::uri::Scheme;
 use http::{StatusCode, Uri};
 use hyper_util::client::legacy;
+use switchboard_proto::auth::origin_of;
 use switchboard_proto::failure::{Failure, FailureSource};
 
 use super::connect::{ThroughProxy, Unresolved};
-use super::origin;
 
 /// No answer came back.
 #[expect(missing_docs, reason = "the field names say it")]
@@ -106,15 +106,15 @@ impl FetchError {
 
     pub(super) fn proxy_wants_credentials(proxy: &Uri, target: &Uri) -> Self {
         Self::ProxyRefused {
-            proxy: origin(proxy),
-            origin: origin(target),
+            proxy: origin_of(proxy),
+            origin: origin_of(target),
             source: Cause("proxy authorization required".to_owned()),
         }
     }
 
     pub(super) fn from_client(error: &legacy::Error, target: &Uri, limit: Duration) -> Self {
         if !error.is_connect() {
-            return Self::Lost { origin: origin(target), source: Cause::of(error) };
+            return Self::Lost { origin: origin_of(target), source: Cause::of(error) };
         }
         Self::from_connector(error, target, limit)
     }
@@ -125,7 +125,7 @@ impl FetchError {
         target: &Uri,
         limit: Duration,
     ) -> Self {
-        let origin = origin(target);
+        let origin = origin_of(target);
         let source = Cause::of(error);
         let is_https = target.scheme() == Some(&Scheme::HTTPS);
         for cause in causes(error) {
