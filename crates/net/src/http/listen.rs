@@ -213,6 +213,12 @@ where
     }
 }
 
+/// Tells the service who sends a request.
+fn note_peer(request: &mut Request<Incoming>, peer: ClientPeer, address: Option<IpAddr>) {
+    request.extensions_mut().insert(peer);
+    address.map(|address| request.extensions_mut().insert(ClientAddress(address)));
+}
+
 /// Serves one connection. `only` is what a connection of the reserve may ask for.
 async fn serve_one<S, B>(
     http: Builder<StreamExecutor>,
@@ -231,8 +237,7 @@ async fn serve_one<S, B>(
     let is_reserve = only.is_some();
     let spoke = Arc::new(AtomicBool::new(false));
     let leaving = Arc::new(Notify::new());
-    let peer = stream.peer.clone();
-    let address = stream.address.map(ClientAddress);
+    let (peer, address) = (stream.peer.clone(), stream.address);
     let noting = hyper::service::service_fn({
         let (spoke, leaving, peer) = (Arc::clone(&spoke), Arc::clone(&leaving), peer.clone());
         move |mut request: Request<Incoming>| {
@@ -248,8 +253,11 @@ async fn serve_one<S, B>(
                     leaving.notify_one();
                     return Ok(full(version));
                 }
-                request.extensions_mut().insert(STREAM.try_with(ClientPeer::clone).unwrap_or(peer));
-                address.map(|address| request.extensions_mut().insert(address));
+                note_peer(
+                    &mut request,
+                    STREAM.try_with(ClientPeer::clone).unwrap_or(peer),
+                    address,
+                );
                 let answer = call(service, request);
                 let response = match awaited {
                     Some(awaited) => awaited.wait_for(answer).await,
