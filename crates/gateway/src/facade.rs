@@ -244,16 +244,23 @@ impl Facade {
         if let Some(known) = self.state.document(id, current.now) {
             return Ok(Some(known));
         }
-        Ok(self.read_document(current, id, id).await)
+        Ok(self.read_document(current, &self.careful, id, id).await)
     }
 
-    /// Reads the document of a client at `url`, which is its id but in tests.
-    async fn read_document(&self, current: &Current, id: &str, url: &str) -> Option<FacadeClient> {
-        let mut found = bounded::get(&self.careful, url, MAX_DOCUMENT).await;
+    /// Reads the document of a client at `url`, which is its id but in tests. `fetch` reaches
+    /// public addresses alone, but in tests.
+    async fn read_document(
+        &self,
+        current: &Current,
+        fetch: &Fetch,
+        id: &str,
+        url: &str,
+    ) -> Option<FacadeClient> {
+        let mut found = bounded::get(fetch, url, MAX_DOCUMENT).await;
         if let Ok(found) = &mut found
             && let Some(uri) = found.object.get("jwks_uri").and_then(Value::as_str)
             && client::is_document_url(uri, &[])
-            && let Ok(keys) = bounded::get(&self.careful, uri, MAX_DOCUMENT).await
+            && let Ok(keys) = bounded::get(fetch, uri, MAX_DOCUMENT).await
         {
             found.object.insert("jwks".to_owned(), keys.object.into());
             // Keys change more often than names.

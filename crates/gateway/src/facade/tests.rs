@@ -540,6 +540,29 @@ async fn metadata_documents_are_read_carefully() {
         let page = bed.get(&asking(id, &[]), "").await;
         assert_eq!(page.status(), 400, "{id}");
     }
+    // One that leads elsewhere, is too long, or fails is none.
+    let id = "https://app.example/c";
+    let right = json!({"client_id": id, "redirect_uris": [REDIRECT]});
+    let mut server = switchboard_testkit::http::HttpServer::start().await;
+    let url = server.url("/c").to_string();
+    let long = json!({"client_id": id, "redirect_uris": [REDIRECT], "x": "x".repeat(5 << 10)});
+    for (status, about, is_used) in
+        [(302, &right, false), (404, &right, false), (200, &long, false), (200, &right, true)]
+    {
+        let current = bed.facade.current().unwrap();
+        let reading = bed.facade.read_document(&current, &bed.facade.fetch, id, &url);
+        let answering = async {
+            let hit = server.take(|_| true).await;
+            hit.json(status, about).await;
+        };
+        let (found, ()) = tokio::join!(reading, answering);
+        assert_eq!(found.is_some(), is_used, "{status}");
+    }
+    // It is kept for some minutes, and then read again.
+    assert_eq!(bed.get(&asking(id, &[]), "").await.status(), 200);
+    bed.wait(301);
+    let current = bed.facade.current().unwrap();
+    assert!(bed.facade.state.document(id, current.now).is_none());
 }
 
 // wire: OS-7

@@ -215,7 +215,7 @@ where
 
 /// Tells the service who sends a request.
 fn note_peer(request: &mut Request<Incoming>, peer: ClientPeer, address: Option<IpAddr>) {
-    request.extensions_mut().insert(peer);
+    request.extensions_mut().insert(STREAM.try_with(ClientPeer::clone).unwrap_or(peer));
     address.map(|address| request.extensions_mut().insert(ClientAddress(address)));
 }
 
@@ -253,11 +253,7 @@ async fn serve_one<S, B>(
                     leaving.notify_one();
                     return Ok(full(version));
                 }
-                note_peer(
-                    &mut request,
-                    STREAM.try_with(ClientPeer::clone).unwrap_or(peer),
-                    address,
-                );
+                note_peer(&mut request, peer, address);
                 let answer = call(service, request);
                 let response = match awaited {
                     Some(awaited) => awaited.wait_for(answer).await,
