@@ -25,6 +25,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use ring::hmac;
 use serde_json::{Map, Value, json};
 use switchboard_net::OwnedTask;
+use switchboard_net::auth::jws::SignatureAlgorithm;
 use switchboard_net::auth::store::RecordStore;
 use switchboard_net::auth::{SystemTools, bounded};
 use switchboard_net::http::fetch::{Fetch, Reach, SetupError};
@@ -39,6 +40,7 @@ use crate::{read, write};
 use client::{BadClient, FacadeClient};
 use state::{FacadeState, MOST_REGISTRATIONS, SigningKeys};
 
+mod assertion;
 mod authorize;
 mod client;
 mod exchange;
@@ -81,6 +83,8 @@ pub struct Facade {
     keys: RwLock<Arc<SigningKeys>>,
     /// Shows that a form of ours was answered in the browser that got it.
     form_key: hmac::Key,
+    /// When it was started, in Unix seconds.
+    started: u64,
     sweeping: std::sync::OnceLock<OwnedTask>,
 }
 
@@ -114,6 +118,7 @@ impl Facade {
             state,
             keys: RwLock::new(keys),
             form_key,
+            started: authenticator.issuers().now(),
             sweeping: std::sync::OnceLock::new(),
         });
         let task = sweep(Arc::downgrade(&facade));
@@ -239,12 +244,28 @@ impl Facade {
         if let Some(known) = self.state.document(id, current.now) {
             return Ok(Some(known));
         }
-        Ok(self.read_document(current, id, id).await)
+        Ok(self.read_document(current, &self.careful, id, id).await)
     }
 
-    /// Reads the document of a client at `url`, which is its id but in tests.
-    async fn read_document(&self, current: &Current, id: &str, url: &str) -> Option<FacadeClient> {
-        let found = bounded::get(&self.careful, url, MAX_DOCUMENT).await;
+    /// Reads the document of a client at `url`, which is its id but in tests. `fetch` reaches
+    /// public addresses alone, but in tests.
+    async fn read_document(
+        &self,
+        current: &Current,
+        fetch: &Fetch,
+        id: &str,
+        url: &str,
+    ) -> Option<FacadeClient> {
+        let mut found = bounded::get(fetch, url, MAX_DOCUMENT).await;
+        if let Ok(found) = &mut found
+            && let Some(uri) = found.object.get("jwks_uri").and_then(Value::as_str)
+            && client::is_document_url(uri, &[])
+            && let Ok(keys) = bounded::get(fetch, uri, MAX_DOCUMENT).await
+        {
+            found.object.insert("jwks".to_owned(), keys.object.into());
+            // Keys change more often than names.
+            found.max_age = None;
+        }
         let found = found.map_err(|failed| failed.to_string()).and_then(|found| {
             let client = client::read_document(id, &found.object, current.now, &current.rule);
             client.map(|client| (client, found.max_age)).map_err(|bad| bad.to_string())
@@ -294,6 +315,7 @@ async fn sweep(facade: Weak<Facade>) {
 fn metadata(current: &Current) -> Value {
     let base = &current.base;
     let at = |path: &str| format!("{base}/oauth/{path}");
+    let algorithms = SignatureAlgorithm::ALL.map(SignatureAlgorithm::name);
     let mut metadata = json!({
         "issuer": base,
         "authorization_endpoint": at("authorize"),
@@ -302,9 +324,11 @@ fn metadata(current: &Current) -> Value {
         "jwks_uri": at("jwks.json"),
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
-        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "grant_types_supported": ["authorization_code", "refresh_token", assertion::JWT_BEARER],
+        "authorization_grant_profiles_supported": [assertion::ID_JAG_PROFILE],
         "code_challenge_methods_supported": ["S256"],
-        "token_endpoint_auth_methods_supported": ["none"],
+        "token_endpoint_auth_methods_supported": ["none", "private_key_jwt"],
+        "token_endpoint_auth_signing_alg_values_supported": algorithms,
         "revocation_endpoint_auth_methods_supported": ["none"],
         "authorization_response_iss_parameter_supported": true,
         "client_id_metadata_document_supported": true,

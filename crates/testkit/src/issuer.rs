@@ -112,13 +112,18 @@ impl Issuer {
 
     /// A token with these claims, signed by the newest key.
     pub fn sign(&self, claims: &Value) -> String {
+        self.sign_as("at+jwt", claims)
+    }
+
+    /// The same with another type in its header.
+    pub fn sign_as(&self, typ: &str, claims: &Value) -> String {
         let books = self.books();
         let kid = books.published.last().map(|key| key["kid"].clone());
         let signer = books.signers.last().expect("there is a key");
-        signer.sign(json!({"kid": kid, "typ": "at+jwt"}), claims).expect("there is randomness")
+        signer.sign(json!({"kid": kid, "typ": typ}), claims).expect("there is randomness")
     }
 
-    /// The same with the usual claims.
+    /// A token with the usual claims.
     pub fn token(&self, subject: &str, audience: &str, changes: &Value) -> String {
         self.sign(&self.claims(subject, audience, changes))
     }

@@ -4,12 +4,14 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response};
 use serde_json::{Map, Value, json};
+use switchboard_net::auth::jws::{PublicJwk, SignedToken};
 use switchboard_net::http::page::PageVisit;
-use switchboard_proto::auth::{Secret, query_pairs};
+use switchboard_proto::auth::{Secret, TokenRecord, query_pairs};
 
+use super::assertion::{self, AssertionRules, CLIENT_ASSERTION, JWT_BEARER};
 use super::authorize::single;
 use super::client::FacadeClient;
-use super::grant::{CodeClaim, GrantVerdict, StoredGrant, public_id, split_token};
+use super::grant::{CodeClaim, GrantVerdict, NewGrant, StoredGrant, public_id, split_token};
 use super::state::{FacadeError, LockedGrant};
 use super::{Current, Facade, error, json_reply, random_hex, unavailable};
 use crate::issuer::{OWN_CLAIMS, OWN_GRANT};
@@ -42,6 +44,9 @@ struct TokenForm<'f> {
     refresh_token: Option<&'f str>,
     resource: Option<&'f str>,
     scope: Option<&'f str>,
+    assertion: Option<&'f str>,
+    client_assertion: Option<&'f str>,
+    client_assertion_type: Option<&'f str>,
 }
 
 fn read_form(pairs: &[(String, String)]) -> Option<TokenForm<'_>> {
@@ -54,9 +59,23 @@ fn read_form(pairs: &[(String, String)]) -> Option<TokenForm<'_>> {
         "refresh_token",
         "resource",
         "scope",
+        "assertion",
+        "client_assertion",
+        "client_assertion_type",
     ];
-    let [grant_type, client_id, code, verifier, redirect_uri, refresh_token, resource, scope] =
-        single(pairs, names)?;
+    let [
+        grant_type,
+        client_id,
+        code,
+        verifier,
+        redirect_uri,
+        refresh_token,
+        resource,
+        scope,
+        assertion,
+        client_assertion,
+        client_assertion_type,
+    ] = single(pairs, names)?;
     Some(TokenForm {
         grant_type,
         client_id,
@@ -66,6 +85,9 @@ fn read_form(pairs: &[(String, String)]) -> Option<TokenForm<'_>> {
         refresh_token,
         resource,
         scope,
+        assertion,
+        client_assertion,
+        client_assertion_type,
     })
 }
 
@@ -103,6 +125,7 @@ impl Facade {
                 });
                 task.await.unwrap_or_else(|_| error(500, "server_error", "try again"))
             }
+            Some(JWT_BEARER) => self.use_id_jag(current, &client, &form).await,
             _ => {
                 error(400, "unsupported_grant_type", "ask for authorization_code or refresh_token")
             }
@@ -121,10 +144,95 @@ impl Facade {
             return Err(invalid_client());
         }
         let Some(id) = form.client_id else { return Err(invalid_client()) };
-        match self.find_client(current, id).await {
-            Ok(Some(client)) if client.jwks.is_none() => Ok(client),
+        let client = match self.find_client(current, id).await {
+            Ok(Some(client)) => client,
+            Ok(None) => return Err(invalid_client()),
+            Err(failed) => return Err(unavailable(&failed)),
+        };
+        let Some(jwks) = &client.jwks else {
+            return if form.client_assertion.is_none() {
+                Ok(client)
+            } else {
+                Err(invalid_client())
+            };
+        };
+        let is_signed = form.client_assertion_type == Some(CLIENT_ASSERTION);
+        let shown = form.client_assertion.filter(|_| is_signed).unwrap_or_default();
+        let checked = SignedToken::parse(shown).map_err(|bad| bad.to_string()).and_then(|token| {
+            let keys = PublicJwk::read_set(jwks).unwrap_or_default();
+            token.verify(keys.iter()).map_err(|bad| bad.to_string())?;
+            let rules = self.rules(current, &client.id, &client.id);
+            assertion::check_client(token.claims(), rules).map_err(|bad| bad.to_string())
+        });
+        match checked {
+            Ok(once) if self.state.use_once(&once, current.now) => Ok(client),
             Ok(_) => Err(invalid_client()),
-            Err(failed) => Err(unavailable(&failed)),
+            Err(why) => {
+                tracing::info!(client = client.id, "a client is not who it says: {why}");
+                Err(invalid_client())
+            }
+        }
+    }
+
+    fn rules<'r>(
+        &self,
+        current: &'r Current,
+        issuer: &'r str,
+        client_id: &'r str,
+    ) -> AssertionRules<'r> {
+        let (base, now) = (&*current.base, current.now);
+        AssertionRules { issuer, base, client_id, now, started: self.started }
+    }
+
+    /// A token for what the identity provider says of a person (OS-15). Another one takes
+    /// another ID-JAG: there is no refresh token.
+    async fn use_id_jag(
+        &self,
+        current: &Current,
+        client: &FacadeClient,
+        form: &TokenForm<'_>,
+    ) -> Response<Bytes> {
+        let Some(assertion) = form.assertion else {
+            return error(400, "invalid_request", "assertion is required");
+        };
+        // An ID-JAG is for a client that shows who it is.
+        if client.jwks.is_none() {
+            return error(
+                400,
+                "unauthorized_client",
+                "register with private_key_jwt for this grant",
+            );
+        }
+        let (name, issuers) = (&current.rule.issuer, self.authenticator.issuers());
+        let issuer = current.tokens.issuer(name).map(|rule| rule.issuer.clone());
+        let claims = match issuers.verify(name, assertion).await {
+            Ok(claims) => claims,
+            Err(bad) => {
+                tracing::info!(client = client.id, "an ID-JAG is refused: {bad}");
+                return invalid_grant("the assertion is not signed by the identity provider");
+            }
+        };
+        let rules = self.rules(current, issuer.as_deref().unwrap_or_default(), &client.id);
+        let token = SignedToken::parse(assertion);
+        let typ = token.as_ref().ok().and_then(SignedToken::typ);
+        let jag = match assertion::check_id_jag(typ, &claims, rules) {
+            Ok(jag) if self.state.use_once(&jag.once, current.now) => jag,
+            Ok(_) => return invalid_grant("the assertion was used before"),
+            Err(bad) => return invalid_grant(&bad.to_string()),
+        };
+        let known = |scope: &&str| current.tokens.scopes.contains_key(*scope);
+        let scopes = jag.scope.split_ascii_whitespace().filter(known).map(str::to_owned);
+        let new = NewGrant {
+            client_id: client.id.clone(),
+            redirect_uri: String::new(),
+            challenge: String::new(),
+            resource: jag.resource,
+            scopes: scopes.collect(),
+        };
+        let grant = new.of(jag.subject, claims, TokenRecord::default(), "", current.now);
+        match self.sign(current, &random_hex(16), &grant, &grant.scopes) {
+            Ok(given) => json_reply(200, &given),
+            Err(failed) => unavailable(&failed),
         }
     }
 
@@ -275,8 +383,23 @@ impl Facade {
     ) -> Result<Value, FacadeError> {
         let scopes = scopes.unwrap_or_else(|| grant.grant.scopes.clone());
         let secret = random_hex(32);
+        let mut given = self.sign(current, id, &grant.grant, &scopes)?;
+        given["refresh_token"] = format!("{id}.{secret}").into();
+        grant.grant.rotate(&secret, Secret::new(given.to_string()), current.now);
+        grant.save().await?;
+        Ok(given)
+    }
+
+    /// An access token.
+    fn sign(
+        &self,
+        current: &Current,
+        id: &str,
+        grant: &StoredGrant,
+        scopes: &[String],
+    ) -> Result<Value, FacadeError> {
         let rule = current.tokens.issuer(&current.rule.issuer);
-        let claims = access_claims(current, id, &grant.grant, &scopes, |said| {
+        let claims = access_claims(current, id, grant, scopes, |said| {
             rule.map(|rule| rule.pick(said)).unwrap_or_default()
         });
         let keys = self.keys();
@@ -285,13 +408,10 @@ impl Facade {
             "access_token": keys.signer.sign(header, &claims)?,
             "token_type": "Bearer",
             "expires_in": TOKEN_LIFE,
-            "refresh_token": format!("{id}.{secret}"),
         });
         if !scopes.is_empty() {
             given["scope"] = scopes.join(" ").into();
         }
-        grant.grant.rotate(&secret, Secret::new(given.to_string()), current.now);
-        grant.save().await?;
         Ok(given)
     }
 

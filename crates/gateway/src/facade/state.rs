@@ -14,9 +14,10 @@ use switchboard_net::auth::store::{
 use switchboard_proto::Table;
 use switchboard_proto::auth::{Secret, is_same};
 
+use super::assertion::OneTime;
 use super::authorize::AuthorizationRequest;
 use super::client::FacadeClient;
-use super::grant::StoredGrant;
+use super::grant::{StoredGrant, hash};
 use crate::idp::IdpVisit;
 use crate::lock;
 
@@ -36,6 +37,8 @@ const MAX_ADDRESSES: usize = 4096;
 pub(super) const MOST_REGISTRATIONS: u32 = 20;
 /// Sign-ins that are begun from one address in a minute: a proxy may have all people behind it.
 pub(super) const MOST_SIGN_INS: u32 = 300;
+/// Assertions that were used and are still good.
+const MAX_USED: usize = 10_000;
 /// How long a registration is kept that nobody uses, in seconds.
 const CLIENT_IDLE: u64 = 30 * 86_400;
 
@@ -142,6 +145,8 @@ pub(super) struct FacadeState {
     grants: AtomicUsize,
     pending: Mutex<Table<String, PendingVisitor>>,
     documents: Mutex<Table<String, (FacadeClient, u64)>>,
+    /// Hashes of assertions, each with the time until which it is good.
+    used: Mutex<Table<String, u64>>,
     /// What each address did in which minute, by what it may do at most.
     rates: Mutex<Table<(IpAddr, u32), (u64, u32)>>,
 }
@@ -162,6 +167,7 @@ impl FacadeState {
             grants: AtomicUsize::new(grants),
             pending: Mutex::default(),
             documents: Mutex::default(),
+            used: Mutex::default(),
             rates: Mutex::default(),
         })
     }
@@ -188,6 +194,15 @@ impl FacadeState {
         }
         *count = count.saturating_add(1);
         *count <= most
+    }
+
+    /// Whether an assertion is used for the first time.
+    pub(super) fn use_once(&self, once: &OneTime, now: u64) -> bool {
+        let mut used = lock(&self.used);
+        if used.len() >= MAX_USED {
+            used.retain(|_, until| now <= *until);
+        }
+        used.len() < MAX_USED && used.insert(hash(&once.id), once.until).is_none()
     }
 
     pub(super) async fn add_client(&self, client: &FacadeClient) -> Result<(), FacadeError> {

@@ -11,7 +11,7 @@ use switchboard_testkit::issuer::Issuer;
 
 use super::*;
 use crate::issuer::{TokenCheck, TokenDenial, system_clock};
-use crate::policy::Access;
+use crate::policy::{Access, Grant};
 use crate::token::{IssuerRule, ScopeRule};
 
 const BASE: &str = "https://gw.example";
@@ -31,7 +31,7 @@ fn access(issuer: &Issuer, rule: FacadeRule) -> Access {
     let corp = IssuerRule {
         name: "corp".to_owned(),
         issuer: issuer.url.clone(),
-        claims: [("groups".to_owned(), [("dev".to_owned(), Default::default())].into())].into(),
+        claims: [("groups".to_owned(), [("dev".to_owned(), Grant::default())].into())].into(),
         ..IssuerRule::default()
     };
     let tokens = TokenAccess {
@@ -540,6 +540,29 @@ async fn metadata_documents_are_read_carefully() {
         let page = bed.get(&asking(id, &[]), "").await;
         assert_eq!(page.status(), 400, "{id}");
     }
+    // One that leads elsewhere, is too long, or fails is none.
+    let id = "https://app.example/c";
+    let right = json!({"client_id": id, "redirect_uris": [REDIRECT]});
+    let mut server = switchboard_testkit::http::HttpServer::start().await;
+    let url = server.url("/c").to_string();
+    let long = json!({"client_id": id, "redirect_uris": [REDIRECT], "x": "x".repeat(5 << 10)});
+    for (status, about, is_used) in
+        [(302, &right, false), (404, &right, false), (200, &long, false), (200, &right, true)]
+    {
+        let current = bed.facade.current().unwrap();
+        let reading = bed.facade.read_document(&current, &bed.facade.fetch, id, &url);
+        let answering = async {
+            let hit = server.take(|_| true).await;
+            hit.json(status, about).await;
+        };
+        let (found, ()) = tokio::join!(reading, answering);
+        assert_eq!(found.is_some(), is_used, "{status}");
+    }
+    // It is kept for some minutes, and then read again.
+    assert_eq!(bed.get(&asking(id, &[]), "").await.status(), 200);
+    bed.wait(301);
+    let current = bed.facade.current().unwrap();
+    assert!(bed.facade.state.document(id, current.now).is_none());
 }
 
 // wire: OS-7
@@ -557,7 +580,67 @@ async fn tokens_of_others_are_none_of_ours() {
     assert!(bed.check(&untyped).is_err(), "only access tokens");
 }
 
-// wire: OA-24
+// wire: OS-15, OX-3
+#[tokio::test]
+async fn what_the_provider_says_of_a_person_gets_a_token_once() {
+    let bed = Bed::start().await;
+    let signer = switchboard_net::auth::jws::Signer::generate_es256().unwrap();
+    let about = json!({
+        "redirect_uris": [REDIRECT], "token_endpoint_auth_method": "private_key_jwt",
+        "jwks": {"keys": [signer.public_jwk()]},
+    });
+    let client = bed.register(about).await.json()["client_id"].as_str().unwrap().to_owned();
+    let now = bed.clock.load(Ordering::SeqCst);
+    let show = |id: &str| {
+        let claims = json!({
+            "iss": client, "sub": client, "aud": BASE, "jti": id, "iat": now, "exp": now + 60,
+        });
+        Some(signer.sign(json!({"typ": "JWT"}), &claims).unwrap())
+    };
+    let jag = |id: &str, audience: &str| {
+        let more = json!({
+            "client_id": client, "resource": "https://gw.example/mcp", "jti": id, "iat": now,
+            "exp": now + 60, "scope": "mcp:read other", "groups": ["dev"],
+        });
+        bed.issuer.sign_as("oauth-id-jag+jwt", &bed.issuer.claims("ada", audience, &more))
+    };
+    let ask = async |client: &str, assertion: &str, shown: Option<String>| {
+        let shown = shown.unwrap_or_default();
+        let mut pairs = vec![
+            ("grant_type", assertion::JWT_BEARER),
+            ("client_id", client),
+            ("assertion", assertion),
+        ];
+        if !shown.is_empty() {
+            pairs.push(("client_assertion_type", assertion::CLIENT_ASSERTION));
+            pairs.push(("client_assertion", &shown));
+        }
+        bed.post("/oauth/token", &pairs).await
+    };
+    let given = ask(&client, &jag("1", BASE), show("a")).await;
+    assert_eq!(given.status(), 200, "{}", given.text);
+    assert!(given.json().get("refresh_token").is_none());
+    let facts = bed.check(given.json()["access_token"].as_str().unwrap()).unwrap();
+    assert_eq!((&*facts.issuer, &*facts.subject), ("corp", "ada"));
+    assert_eq!(facts.scopes, ["mcp:read"]);
+    assert_eq!(facts.claims, [("groups".to_owned(), "dev".to_owned())]);
+    let public = bed.client().await;
+    let stranger = Issuer::start().await;
+    let claims = bed.issuer.claims("ada", BASE, &json!({"client_id": client}));
+    let forged = stranger.sign_as("oauth-id-jag+jwt", &claims);
+    for (client, assertion, shown, error) in [
+        (&client, jag("1", BASE), show("b"), "invalid_grant"),
+        (&client, jag("2", "https://other.example"), show("c"), "invalid_grant"),
+        (&client, jag("3", BASE), show("a"), "invalid_client"),
+        (&client, jag("4", BASE), None, "invalid_client"),
+        (&public, jag("5", BASE), None, "unauthorized_client"),
+        (&client, forged, show("d"), "invalid_grant"),
+    ] {
+        assert_eq!(ask(client, &assertion, shown).await.error().1, error);
+    }
+}
+
+// wire: OS-8
 #[tokio::test]
 async fn revoking_ends_a_grant_of_the_client_alone() {
     let bed = Bed::start().await;

@@ -212,6 +212,13 @@ where
     }
 }
 
+/// Tells the service who sends a request.
+fn note_peer(request: &mut Request<Incoming>, peer: ClientPeer) {
+    let stream = STREAM.try_with(ClientPeer::clone);
+    let own = stream.map(|stream| ClientPeer(stream.0, peer.1)).unwrap_or(peer);
+    request.extensions_mut().insert(own);
+}
+
 /// Serves one connection. `only` is what a connection of the reserve may ask for.
 async fn serve_one<S, B>(
     http: Builder<StreamExecutor>,
@@ -246,9 +253,7 @@ async fn serve_one<S, B>(
                     leaving.notify_one();
                     return Ok(full(version));
                 }
-                let stream = STREAM.try_with(ClientPeer::clone);
-                let own = stream.map(|stream| ClientPeer(stream.0, peer.1)).unwrap_or(peer);
-                request.extensions_mut().insert(own);
+                note_peer(&mut request, peer);
                 let answer = call(service, request);
                 let response = match awaited {
                     Some(awaited) => awaited.wait_for(answer).await,

@@ -136,10 +136,12 @@ fn check_type(
     }
 }
 
-fn check_claims(
+/// Checks issuer, times and subject of a signed statement that is no token; gives its
+/// subject, and when it expires.
+pub fn check_bare(
     claims: &Map<String, Value>,
     TokenRules { issuer, now, .. }: TokenRules<'_>,
-) -> Result<TokenSubject, BadClaims> {
+) -> Result<(String, u64), BadClaims> {
     if claims.get("iss").and_then(Value::as_str) != Some(issuer) {
         return Err(BadClaims::OtherIssuer);
     }
@@ -158,7 +160,14 @@ fn check_claims(
         return Err(BadClaims::IssuedLater);
     }
     let subject = claims.get("sub").and_then(Value::as_str).filter(|subject| !subject.is_empty());
-    let subject = subject.ok_or(BadClaims::NoSubject)?.to_owned();
+    Ok((subject.ok_or(BadClaims::NoSubject)?.to_owned(), expires))
+}
+
+fn check_claims(
+    claims: &Map<String, Value>,
+    rules: TokenRules<'_>,
+) -> Result<TokenSubject, BadClaims> {
+    let (subject, expires) = check_bare(claims, rules)?;
     let audiences = claims.get("aud").map(texts).unwrap_or_default();
     if audiences.is_empty() {
         return Err(BadClaims::NoAudience);
