@@ -83,8 +83,9 @@ export async function visit(address, { user = 'ada', deny = false, key, say = ()
       continue;
     }
     const [, leave] = /<meta http-equiv="refresh" content="0;url=([^"]*)"/.exec(text) ?? [];
-    if (leave) {
-      next = { url: new URL(plain(leave), next.url), method: 'GET' };
+    const onward = leave ?? tags(text, 'a').find(({ id }) => id === 'go')?.href;
+    if (onward) {
+      next = { url: new URL(plain(onward), next.url), method: 'GET' };
       continue;
     }
     const form = response.ok && formOf(text, next.url, { user, deny, key });
