@@ -25,6 +25,13 @@ const REFUSE = /cancel|abort|deny|refuse/i;
 async function answer(page, { user, deny, key }) {
   // A page that leads on by itself.
   if (await page.locator('meta[http-equiv=refresh]').count()) await page.waitForNavigation({ timeout: STEP_MS }).catch(() => {});
+  const go = page.locator('a#go');
+  if (await go.count()) {
+    const left = page.waitForNavigation({ timeout: STEP_MS });
+    await go.click({ timeout: STEP_MS });
+    await left;
+    return true;
+  }
   const form = page.locator('form').first();
   if (!(await form.count())) return false;
   for (const field of await form.locator('input[type=text]').all()) {

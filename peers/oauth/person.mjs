@@ -93,7 +93,7 @@ export async function visit(address, { user = 'ada', deny = false, key, say = ()
       continue;
     }
     const leads = response.ok && tags(text, 'meta').find((meta) => meta['http-equiv'] === 'refresh')?.content;
-    const onward = leads && /^0;url=(.+)$/.exec(leads)?.[1];
+    const onward = (leads && /^0;url=(.+)$/.exec(leads)?.[1]) ?? tags(text, 'a').find(({ id }) => id === 'go')?.href;
     if (onward) {
       next = { url: new URL(onward, next.url), method: 'GET' };
       if (stopAt && next.url.href.startsWith(stopAt)) return { status: response.status, url: next.url, text };

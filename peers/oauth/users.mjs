@@ -12,14 +12,14 @@ import { visit } from './person.mjs';
 const CHILD = fileURLToPath(new URL('lib/token-child.mjs', import.meta.url));
 const KEYS = { ada: 'key-of-ada-0123456789abcdef', bob: 'key-of-bob-0123456789abcdef' };
 const USERS = Object.keys(KEYS);
+const KEYS_IN_FILE = Object.fromEntries(USERS.map((user) => [user, { key: KEYS[user] }]));
 const CALLS = 1000;
 const LONG = { ttl: '3600' };
 const VERSION = '2026-07-28';
 
 /** A gateway for two users, with these servers; `url` is its endpoint. */
-async function gateway(bed, switchboard, binary, mcpServers) {
-  const keys = Object.fromEntries(USERS.map((user) => [user, { key: KEYS[user] }]));
-  const file = bed.file('users.json', JSON.stringify({ mcpServers, switchboard: { keys } }));
+async function gateway(bed, switchboard, binary, mcpServers, access = { keys: KEYS_IN_FILE }) {
+  const file = bed.file('users.json', JSON.stringify({ mcpServers, switchboard: access }));
   const log = [];
   const begin = (onOut) =>
     start('gateway', [binary, 'serve', '--config', file, '--port', '0', '--no-cache'], {
@@ -29,6 +29,10 @@ async function gateway(bed, switchboard, binary, mcpServers) {
   bed.keep(handle);
   return { url, file, log };
 }
+
+const person = (id, method) => ({
+  client_id: id, token_endpoint_auth_method: method, application_type: 'native', response_types: ['code'], grant_types: ['authorization_code'],
+});
 
 let id = 0;
 
@@ -138,6 +142,9 @@ export function users(scenario) {
     const [[key, question]] = Object.entries(asked.result.inputRequests);
     assert.equal(question.params.mode, 'url');
     const params = { name: 'it__whoami', arguments: {}, requestState: asked.result.requestState, inputResponses: { [key]: { action: 'accept' } } };
+    // wire: OA-23
+    const stolen = await modern(url, 'bob', 'tools/call', params, pages);
+    assert.ok(stolen.error, `another user's state: ${JSON.stringify(stolen)}`);
     const retry = modern(url, 'ada', 'tools/call', params, pages);
     await visit(question.params.url, { user: 'ada', key: KEYS.ada });
     assert.equal(subject(await retry), 'ada', 'the call goes on when the user is done');
@@ -186,6 +193,24 @@ export function users(scenario) {
     assert.equal((await client.callTool({ name: 'whoami', arguments: {} })).isError, true);
     await client.close();
     assert.ok(!log.some((line) => line.includes(link.slice(-32)) || line.includes('eyJ')), 'neither links nor tokens in the log');
+  });
+
+  // wire: OU-3, OA-22
+  scenario('users: a user with an access token shows who they are at the same issuer', 60_000, async (bed, open, { binary }) => {
+    const desk = { ...person('gw', 'none'), redirect_uris: ['http://127.0.0.1/oauth/callback'] };
+    const provider = await bed.provider({ ...LONG, clients: [desk] });
+    const server = await bed.protected(provider);
+    const issuers = { corp: { issuer: provider.issuer, clientId: 'gw', grant: { servers: ['*'] } } };
+    const switchboard = open();
+    const { url } = await gateway(bed, switchboard, binary, { it: { url: server.url, oauth: true } }, { oauth: { issuers } });
+    await provider.allow(url);
+    await switchboard.must(['login', url]);
+    const link = async () => linkIn((await switchboard.run(['call', url, 'it__whoami', '-o', 'json'])).out);
+    const other = await visit(await link(), { user: 'bob' });
+    assert.equal(other.status, 403, `somebody else at the same issuer: ${other.text}`);
+    const page = await visit(await link(), { user: 'ada' });
+    assert.deepEqual([page.status, page.url.pathname], [200, '/oauth/callback'], page.text);
+    assert.equal(JSON.parse(await switchboard.call(url, 'it__whoami')).sub, 'ada');
   });
 
   // wire: OU-3, OU-4

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //!   a call needs an account ──▶ link(): /connect/ID, for this user and server
-//!   GET  /connect/ID   what is connected to what, and a form that asks for the user's key
-//!   POST /connect/ID   the right key: the link is used up, the browser goes to sign in
+//!   GET  /connect/ID   what is connected, and a form that asks for the user's key
+//!   POST /connect/ID   the right key: the link is used up, and a page leads to the sign-in
 //!   GET  /oauth/callback   the same browser comes back; tokens are kept for this user
 //! ```
+//!
+//! A user with an access token signs in at their issuer in place of showing a key.
 //!
 //! A link says nothing of its user. Only the user that it was made for can use it: otherwise
 //! whoever sends it on would get somebody else's account tied to their own key (OU-3).
@@ -14,23 +16,19 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{COOKIE, SET_COOKIE};
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
-use percent_encoding::percent_decode;
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::json;
 use switchboard_net::OwnedTask;
-use switchboard_net::auth::callback::{CallbackDesk, CallbackPage, CallbackVerdict};
+use switchboard_net::auth::callback::{CallbackDesk, CallbackPage};
 use switchboard_net::auth::person::SignInPerson;
 use switchboard_net::auth::{Authorizer, LoginMode, SignInOptions};
 use switchboard_net::call::ReplySink as _;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::http::fetch::Fetch;
-use switchboard_net::http::page::{LivePage, PageReply, PageVisit, escape, html, leave_page};
+use switchboard_net::http::page::{LivePage, PageReply, PageVisit};
 use switchboard_net::http::site::SitePage;
-use switchboard_proto::auth::{AuthError, Challenge};
+use switchboard_proto::auth::{AuthError, Challenge, OauthSettings};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use tokio::sync::{oneshot, watch};
@@ -39,7 +37,9 @@ use tokio::time::Instant;
 use crate::account::Accounts;
 use crate::authenticator::Authenticator;
 use crate::fleet::Fleet;
+use crate::idp::{IdpClient, IdpVisit};
 use crate::plan::ServerPlan;
+use crate::token::IssuerRule;
 use crate::{lock, read, write};
 
 /// How long a link, and the sign-in that it leads to, may take (OU-2, OC-36).
@@ -81,6 +81,8 @@ pub struct Connector {
 #[derive(Default)]
 struct ConnectState {
     links: HashMap<String, ConnectLink>,
+    /// Visitors who show at their issuer who they are.
+    visitors: Vec<IssuerVisitor>,
     flows: Vec<ConnectFlow>,
     /// When wrong keys were shown.
     wrong: VecDeque<Instant>,
@@ -104,6 +106,15 @@ struct ConnectFlow {
     desk: CallbackDesk,
     began: Instant,
     _task: OwnedTask,
+}
+
+/// Somebody who opened the link of a user with an access token.
+struct IssuerVisitor {
+    id: String,
+    browser: String,
+    client: Arc<IdpClient>,
+    visit: IdpVisit,
+    began: Instant,
 }
 
 /// Where a user is sent.
@@ -261,6 +272,33 @@ impl Connector {
         }
     }
 
+    /// The issuer that a user with an access token shows who they are at; none for users
+    /// with a key.
+    fn issuer_of(&self, principal: &str) -> Option<IssuerRule> {
+        let (name, _) = principal.split_once('/')?;
+        // The names of keys do not begin like that.
+        self.authenticator.get()?.issuers().rule(name)
+    }
+
+    /// A client of the issuer of a user, which learns who a visitor is (OU-3).
+    fn idp_client(&self, rule: &IssuerRule) -> Result<IdpClient, String> {
+        let missing = || {
+            format!(
+                "The gateway has no client id at {}. Its owner sets \"clientId\" of the issuer {:?}.",
+                rule.issuer, rule.name
+            )
+        };
+        let settings = OauthSettings {
+            client_id: Some(rule.client_id.clone().ok_or_else(missing)?),
+            client_secret: rule.client_secret.clone(),
+            is_brief: true,
+            ..OauthSettings::default()
+        };
+        let authenticator = self.authenticator.get().ok_or_else(missing)?;
+        let fetch = self.fetch.clone();
+        IdpClient::new(authenticator, &rule.name, settings, fetch).ok_or_else(missing)
+    }
+
     /// What the form of a link has, for this browser.
     fn form_token(&self, browser: &str, id: &str) -> String {
         hex(hmac::sign(&self.secret, format!("{browser} {id}").as_bytes()).as_ref())
@@ -276,30 +314,34 @@ impl Connector {
         state.wrong.len() < MOST_WRONG_A_MINUTE
     }
 
-    /// Takes the link if the visitor shows that it is theirs.
-    fn take(&self, id: &str, key: &str) -> Result<ConnectLink, Refused> {
-        let shown = self.authenticator.get().and_then(|it| it.owner_of_key(key.as_bytes()));
+    /// Takes the link if the visitor is the user that it is for.
+    fn take(&self, id: &str, shown: Option<&str>) -> Result<ConnectLink, Refused> {
         let now = Instant::now();
         let mut state = lock(&self.state);
         state.forget_old(now);
         let Some(link) = state.links.get_mut(id) else { return Err(Refused::Gone) };
-        if shown.as_deref() == Some(&*link.principal) {
+        if shown == Some(&*link.principal) {
             return state.links.remove(id).ok_or(Refused::Gone);
         }
         link.wrong_keys += 1;
-        tracing::warn!(server = link.server.name, "a wrong key was shown at a link to sign in");
+        tracing::warn!(
+            server = link.server.name,
+            "a link to sign in was opened by somebody else than its user"
+        );
         if link.wrong_keys >= MOST_WRONG_KEYS {
             state.links.remove(id);
         }
         state.wrong.push_back(now);
-        Err(Refused::WrongKey)
+        Err(Refused::Other)
     }
 }
 
 /// Why a visitor may not begin.
 enum Refused {
+    /// There is no such link any more.
     Gone,
-    WrongKey,
+    /// It is for another user.
+    Other,
 }
 
 impl ConnectState {
@@ -307,6 +349,7 @@ impl ConnectState {
     fn forget_old(&mut self, now: Instant) {
         self.links.retain(|_, link| now < link.made + LINK_LIFE);
         self.flows.retain(|flow| now < flow.began + LINK_LIFE);
+        self.visitors.retain(|visitor| now < visitor.began + LINK_LIFE);
     }
 
     /// Two sign-ins for one account would wait for each other: the last one counts.
@@ -328,7 +371,7 @@ impl ConnectState {
         if own.count() >= MOST_OF_ONE {
             self.links.remove(&oldest.unwrap_or_default());
         }
-        if self.links.len() + self.flows.len() >= MOST_PENDING {
+        if self.links.len() + self.flows.len() + self.visitors.len() >= MOST_PENDING {
             return Err("too many users sign in at once; try again in some minutes".to_owned());
         }
         let id = random_id().ok_or("the system has no random numbers")?;
@@ -414,200 +457,6 @@ impl SignInPerson for BrowserVisitor {
     }
 }
 
-/// The cookie that tells a browser from others.
-struct BrowserCookie {
-    name: &'static str,
-    attributes: &'static str,
-}
-
-impl Connector {
-    /// A `__Host-` cookie takes https.
-    fn cookie(&self) -> BrowserCookie {
-        let is_https = read(&self.base).as_ref().is_some_and(|base| base.starts_with("https:"));
-        if is_https {
-            let attributes = "Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=1200";
-            BrowserCookie { name: "__Host-switchboard-connect", attributes }
-        } else {
-            let attributes = "Path=/; HttpOnly; SameSite=Lax; Max-Age=1200";
-            BrowserCookie { name: "switchboard-connect", attributes }
-        }
-    }
-
-    /// The browser of a visit, if it has been here.
-    fn browser(&self, headers: &HeaderMap) -> Option<String> {
-        let name = self.cookie().name;
-        let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let pairs = pairs.flat_map(|value| value.split(';')).filter_map(|it| it.split_once('='));
-        let mut found = pairs.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim());
-        let value = found.next().filter(|_| found.next().is_none())?;
-        let is_ours = value.len() == 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_ours.then(|| value.to_owned())
-    }
-
-    async fn visit_link(&self, visit: PageVisit) -> Response<Bytes> {
-        let id = visit.path.strip_prefix(CONNECT_PATH).unwrap_or_default().trim_matches('/');
-        match visit.method {
-            Method::GET | Method::HEAD => self.show_form(&visit, id, None),
-            Method::POST => self.take_form(&visit, id).await,
-            _ => html(StatusCode::METHOD_NOT_ALLOWED, "This page is to be read", ""),
-        }
-    }
-
-    /// What is connected with what, and the form.
-    fn show_form(&self, visit: &PageVisit, id: &str, wrong: Option<&str>) -> Response<Bytes> {
-        let link = {
-            let mut state = lock(&self.state);
-            state.forget_old(Instant::now());
-            let link = state.links.get(id);
-            link.map(|link| (Arc::clone(&link.server), link.principal.clone()))
-        };
-        let Some((server, principal)) = link else { return link_is_over() };
-        let browser = self.browser(&visit.headers);
-        let is_new = browser.is_none();
-        let Some(browser) = browser.or_else(random_id) else { return link_is_over() };
-        let issuer = server.oauth.settings.issuer.as_deref().or(server
-            .oauth
-            .settings
-            .endpoints
-            .token
-            .as_deref());
-        let issuer = issuer
-            .and_then(|url| url.parse::<http::Uri>().ok())
-            .and_then(|url| url.host().map(ToOwned::to_owned));
-        let host = match &server.target {
-            switchboard_net::upstream::Target::Url { url, .. } => url.host().map(ToOwned::to_owned),
-            switchboard_net::upstream::Target::Command(_) => None,
-        };
-        let challenge = self.accounts.challenge(&server, &principal);
-        let scopes = challenge.map(|it| it.scopes()).filter(|scopes| !scopes.is_empty());
-        let scopes = scopes.or_else(|| server.oauth.settings.scopes.clone());
-        let mut rows = String::new();
-        for (label, value) in [
-            ("Server", Some(server.name.clone())),
-            ("Its address", host),
-            (
-                "You sign in at",
-                issuer.or_else(|| Some("the page that the server names".to_owned())),
-            ),
-            ("It asks for", scopes.map(|scopes| scopes.join(" "))),
-        ] {
-            if let Some(value) = value {
-                rows.push_str(&format!("<dt>{label}</dt><dd>{}</dd>", escape(&value)));
-            }
-        }
-        let note = wrong.map(|wrong| format!("<p class=\"note\">{}</p>", escape(wrong)));
-        let token = self.form_token(&browser, id);
-        let main = format!(
-            "<p>Your account at this server will be used for calls that you make with your key, \
-             and for nobody else's.</p><dl>{rows}</dl>{}\
-             <form method=\"post\"><input type=\"hidden\" name=\"token\" value=\"{token}\">\
-             <input type=\"password\" name=\"key\" required autocomplete=\"off\" \
-             aria-label=\"Your key for this gateway\" placeholder=\"Your key for this gateway\">\
-             <button class=\"main\">Continue</button></form>\
-             <p>Did somebody send you this link? Then close this page: it is for the one who asked for it.</p>",
-            note.unwrap_or_default()
-        );
-        let status = if wrong.is_some() { StatusCode::FORBIDDEN } else { StatusCode::OK };
-        let mut page = html(status, "Connect your account", &main);
-        if is_new {
-            let BrowserCookie { name, attributes } = self.cookie();
-            if let Ok(value) = HeaderValue::try_from(format!("{name}={browser}; {attributes}")) {
-                page.headers_mut().insert(SET_COOKIE, value);
-            }
-        }
-        page
-    }
-
-    async fn take_form(&self, visit: &PageVisit, id: &str) -> Response<Bytes> {
-        let fields = form_fields(&visit.body);
-        let field = |name: &str| fields.get(name).map(String::as_str).unwrap_or_default();
-        let Some(browser) = self.browser(&visit.headers) else { return other_browser() };
-        let token = unhex(field("token")).unwrap_or_default();
-        let signed = format!("{browser} {id}");
-        if hmac::verify(&self.secret, signed.as_bytes(), &token).is_err() {
-            return other_browser();
-        }
-        if !self.may_guess() {
-            let text = "<p>Too many wrong keys were shown. Wait a minute, and try again.</p>";
-            return html(StatusCode::TOO_MANY_REQUESTS, "Not now", text);
-        }
-        let link = match self.take(id, field("key").trim()) {
-            Ok(link) => link,
-            Err(Refused::Gone) => return link_is_over(),
-            Err(Refused::WrongKey) => {
-                return self.show_form(
-                    visit,
-                    id,
-                    Some("This is not the key that the link is for."),
-                );
-            }
-        };
-        match self.begin(link, &browser, id).await {
-            Ok(url) => leave_page(&url, "Continue to sign in"),
-            Err(why) => {
-                let text = format!(
-                    "<p>{}</p><p>Go back to your program, and call the server again for another link.</p>",
-                    escape(&why)
-                );
-                html(StatusCode::BAD_GATEWAY, "The sign-in cannot begin", &text)
-            }
-        }
-    }
-
-    /// Somebody comes back from the authorization server.
-    async fn visit_callback(&self, visit: PageVisit) -> Response<Bytes> {
-        if visit.method != Method::GET {
-            return html(StatusCode::METHOD_NOT_ALLOWED, "This page is to be read", "");
-        }
-        let Some(browser) = self.browser(&visit.headers) else { return other_browser() };
-        let desks: Vec<_> = {
-            let mut state = lock(&self.state);
-            state.forget_old(Instant::now());
-            let own = state.flows.iter().filter(|flow| flow.browser == browser);
-            own.map(|flow| flow.desk.clone()).collect()
-        };
-        for desk in desks {
-            match desk.hand_in(&visit.query).await {
-                Some(CallbackVerdict::Accepted) => {
-                    let text = "<p>Go back to your program, and call the server again. You can close this page.</p>";
-                    return html(StatusCode::OK, "You are signed in", text);
-                }
-                Some(CallbackVerdict::Refused) => {
-                    let text = "<p>Nothing was connected. You can close this page.</p>";
-                    return html(StatusCode::OK, "You are not signed in", text);
-                }
-                Some(CallbackVerdict::Other) | None => {}
-            }
-        }
-        other_browser()
-    }
-}
-
-fn link_is_over() -> Response<Bytes> {
-    let text = "<p>A link can be used once, for ten minutes. Call the server again in your program for another one.</p>";
-    html(StatusCode::NOT_FOUND, "This link is over", text)
-}
-
-fn other_browser() -> Response<Bytes> {
-    let text =
-        "<p>Open the link in one browser, and stay in it until the end. It must keep cookies.</p>";
-    html(StatusCode::BAD_REQUEST, "This is not the sign-in that was begun", text)
-}
-
-/// The fields of a form; of two with one name the last.
-fn form_fields(body: &[u8]) -> HashMap<String, String> {
-    let decode = |text: &[u8]| {
-        let text: Vec<_> =
-            text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
-        percent_decode(&text).decode_utf8_lossy().into_owned()
-    };
-    let pairs = body.split(|byte| *byte == b'&').take(16).map(|pair| {
-        let at = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
-        (decode(&pair[..at]), decode(pair.get(at + 1..).unwrap_or_default()))
-    });
-    pairs.collect()
-}
-
 struct ConnectPage(Arc<Connector>);
 
 impl LivePage for ConnectPage {
@@ -624,5 +473,6 @@ impl LivePage for ReturnPage {
     }
 }
 
+mod pages;
 #[cfg(test)]
 mod tests;

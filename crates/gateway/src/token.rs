@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use switchboard_net::http::fetch::AddressRange;
+use switchboard_proto::auth::Secret;
 
 use crate::policy::{Grant, Principal};
 
@@ -103,6 +104,10 @@ pub struct IssuerRule {
     pub introspect: Option<Introspection>,
     /// Whether a JWT must be of the type `at+jwt`.
     pub is_typed: bool,
+    /// Our id there, by which visitors of our pages show who they are.
+    pub client_id: Option<String>,
+    /// Our secret there.
+    pub client_secret: Option<Secret>,
 }
 
 /// Our credentials at an introspection endpoint.

@@ -2,6 +2,7 @@
 
 use http::Uri;
 use switchboard_net::auth::bounded::is_safe_url;
+use switchboard_proto::auth::Secret;
 
 use super::gateway::{OBJECT, PRINCIPAL_KEYS, ReadInto, is_plain, read_members};
 use super::key::{FileKey, find, key, names};
@@ -75,6 +76,15 @@ pub(super) const ISSUER_KEYS: &[FileKey<ReadInto<IssuerRule>>] = &[
             }
         },
     ),
+    key(
+        &["clientId"],
+        TEXT,
+        "Our id there, for users who connect accounts of theirs at servers: they sign in to show who they are.",
+        |it, reader, at| it.client_id = reader.text(at),
+    ),
+    key(&["clientSecret"], TEXT, "Our secret there, from a variable: ${VAR}.", |it, reader, at| {
+        it.client_secret = reader.text(at).map(Secret::new);
+    }),
     key(&["grant"], GRANTED, "What its users may use at most, and how often.", |it, reader, at| {
         let mut principal = Principal::default();
         read_members(PRINCIPAL_KEYS, &mut principal, reader, at);

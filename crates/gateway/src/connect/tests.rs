@@ -1,7 +1,8 @@
 //! Links, and the pages that they lead to: whose they are, how long and how often they work.
 
 use bytes::Bytes;
-use http::header::SET_COOKIE;
+use http::header::{COOKIE, SET_COOKIE};
+use http::{HeaderMap, Method, Response};
 use switchboard_net::auth::store::MemoryStore;
 use switchboard_net::http::fetch::FetchOptions;
 use switchboard_net::upstream::{Strategy, Target};

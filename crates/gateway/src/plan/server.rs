@@ -240,13 +240,14 @@ impl PlanSecret {
         let servers = plans.iter().flat_map(|plan| plan.servers.values());
         let tokens = plans.iter().filter_map(|plan| plan.access.tokens.as_ref());
         let facades = tokens.clone().filter_map(|it| it.facade.as_ref()?.client_secret.clone());
-        let facades = facades.map(|value| Self { name: "clientSecret".to_owned(), value });
-        let introspect = tokens.flat_map(|tokens| tokens.issuers.iter());
-        let introspect = introspect
-            .filter_map(|rule| rule.introspect.as_ref())
-            .map(|it| Self { name: "clientSecret".to_owned(), value: it.client_secret.clone() });
-        let mut secrets: Vec<_> =
-            servers.flat_map(ServerPlan::secrets).chain(introspect).chain(facades).collect();
+        let issuers = tokens.flat_map(|tokens| tokens.issuers.iter());
+        let own = issuers.flat_map(|rule| {
+            let asked = rule.introspect.as_ref().map(|it| it.client_secret.clone());
+            let shown = rule.client_secret.as_ref().map(|it| it.reveal().to_owned());
+            asked.into_iter().chain(shown)
+        });
+        let own = own.chain(facades).map(|value| Self { name: "clientSecret".to_owned(), value });
+        let mut secrets: Vec<_> = servers.flat_map(ServerPlan::secrets).chain(own).collect();
         secrets.sort_by_key(|it| (std::cmp::Reverse(it.value.len()), it.value.clone()));
         secrets.dedup_by(|one, other| one.value == other.value);
         secrets.truncate(MAX_SECRETS);

@@ -406,3 +406,6 @@ impl Fleet {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Users without an account: how their clients are asked, how long a call waits, and what is
+//! listed meanwhile. The server is never reached, for nobody has signed in.
+
+use http::HeaderMap;
+use switchboard_net::access::Who;
+use switchboard_net::auth::SignInOptions;
+use switchboard_net::auth::person::Nobody;
+use switchboard_net::auth::store::{MemoryStore, Plaintext, RecordKind, RecordStore as _};
+use switchboard_net::http::fetch::{Fetch, FetchOptions};
+use switchboard_net::upstream::{Strategy, Target};
+use switchboard_proto::auth::{Secret, TokenRecord};
+use tokio::time::Instant;
+
+use super::*;
+use crate::account::{Accounts, account_of};
+use crate::authenticator::Authenticator;
+use crate::config::AccountOwner;
+use crate::fleet::FleetOptions;
+use crate::plan::Plan;
+use crate::policy::Access;
+
+/// A gateway with two users and one server, which each of them has to sign in to.
+struct UserWorld {
+    store: MemoryStore,
+    fleet: Arc<Fleet>,
+    connector: Arc<Connector>,
+    all: Arc<Views>,
+    one: Arc<Views>,
+}
+
+impl UserWorld {
+    fn new() -> Self {
+        let url = "http://127.0.0.1:9/mcp".parse().expect("a URL");
+        let target = Target::Url { url, strategy: Strategy::HttpOnly, headers: HeaderMap::new() };
+        let mut server = ServerPlan::new("it", target);
+        server.oauth.is_wanted = Some(true);
+        server.tools.only = Some(vec!["whoami".to_owned()]);
+        let access = Access::default().with_key("ada", b"ada").with_key("bob", b"bob");
+        let servers = [("it".to_owned(), server)].into();
+        let mut plan = Plan { servers, access, ..Plan::default() };
+        plan.assign_accounts();
+        assert_eq!(plan.servers["it"].oauth.owner, AccountOwner::EachUser);
+        let store = MemoryStore::new();
+        let options = SignInOptions {
+            mode: switchboard_net::auth::LoginMode::Never,
+            ..SignInOptions::default()
+        };
+        let accounts = Accounts::new(Arc::new(store.clone()), Arc::new(Nobody), options);
+        let fetch = Fetch::new(FetchOptions::default()).expect("no proxy");
+        let connector = Connector::new(accounts.clone(), fetch.clone());
+        connector.set_base(Some("https://gw.example".to_owned()));
+        let options =
+            FleetOptions { connector: Some(Arc::clone(&connector)), ..FleetOptions::default() };
+        let reach = move |it: &ServerPlan| it.server(Vec::new(), fetch.clone(), Some(&accounts));
+        let fleet = Fleet::start(&plan, options, reach).expect("a fleet");
+        let authenticator = Authenticator::new(plan.access.clone(), 10);
+        connector.serve(&fleet, &authenticator);
+        let only = Some(Arc::from("it"));
+        let all = Views::new(&fleet, fleet.names(), None, &authenticator);
+        let one = Views::new(&fleet, fleet.names(), only, &authenticator);
+        Self { store, fleet, connector, all, one }
+    }
+
+    fn plan(&self) -> Arc<ServerPlan> {
+        Arc::clone(&self.fleet.running("it").expect("it is there").plan)
+    }
+
+    /// Somebody has signed in elsewhere.
+    async fn sign_in(&self, user: &str) {
+        let plan = self.plan();
+        let account = account_of(&plan.target, &plan.oauth, Some(user)).expect("an account");
+        let record =
+            TokenRecord { refresh_token: Some(Secret::new("r")), ..TokenRecord::default() };
+        let id = account.record(RecordKind::Tokens);
+        let mut lock = self.store.lock(&id).await.expect("a lock");
+        let content = serde_json::to_vec(&record).expect("a record");
+        lock.write(&Plaintext::new(content)).await.expect("room");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_its_user_for_25_s() {
+    // wire: OU-5
+    let world = UserWorld::new();
+    let plan = world.plan();
+    let began = Instant::now();
+    assert!(!world.connector.connected(&plan, "ada", PATIENCE).await);
+    assert_eq!(began.elapsed(), Duration::from_secs(25));
+    world.sign_in("ada").await;
+    assert!(world.connector.connected(&plan, "ada", PATIENCE).await);
+    assert!(!world.connector.accounts().is_connected(&plan, "bob").await, "each their own");
+    assert_eq!(began.elapsed(), Duration::from_secs(25), "at once");
+}
+
+#[tokio::test]
+async fn connections_to_a_server_with_accounts_are_their_users() {
+    // wire: OU-1, OU-6
+    let world = UserWorld::new();
+    let plan = world.plan();
+    assert!(plan.is_personal() && plan.knows_people());
+    let running = world.fleet.running("it").unwrap();
+    assert!(!running.bridge.is_common());
+    // Our own connection is for nobody, and says so without a request.
+    let mut state = world.fleet.roster.state("it").unwrap();
+    let state = state.wait_for(|it| it.reason.is_some()).await.unwrap().clone();
+    assert!(state.reason.as_ref().unwrap().is_sign_in(), "{state}");
+    assert!(world.fleet.is_open_to_people("it", &state));
+    drop((world.all, world.one));
+}
+
+#[test]
+fn a_gateway_without_users_shows_the_account_of_its_owner() {
+    // wire: OU-1
+    let url = "http://127.0.0.1:9/mcp".parse().unwrap();
+    let target = Target::Url { url, strategy: Strategy::HttpOnly, headers: HeaderMap::new() };
+    let owner = |has_users: bool, said: Option<bool>, account| {
+        let mut server = ServerPlan::new("it", target.clone());
+        (server.oauth.is_wanted, server.oauth.account) = (said, account);
+        let access = Access::default();
+        let access = if has_users { access.with_key("ada", b"ada") } else { access };
+        let servers = [("it".to_owned(), server)].into();
+        let mut plan = Plan { servers, access, ..Plan::default() };
+        plan.assign_accounts();
+        plan.servers["it"].oauth.owner
+    };
+    let shared = Some(crate::config::AccountScope::Shared);
+    assert_eq!(owner(false, Some(true), None), AccountOwner::Operator);
+    assert_eq!(owner(false, None, None), AccountOwner::Operator);
+    assert_eq!(owner(true, Some(true), None), AccountOwner::EachUser);
+    assert_eq!(owner(true, Some(true), shared), AccountOwner::Operator);
+    assert_eq!(owner(true, None, None), AccountOwner::Unsaid, "never silently the owner's");
+    assert_eq!(Who::default().name(), "");
+}
