@@ -70,11 +70,11 @@ export async function post(url, message, more = {}) {
 }
 
 /** A legacy client, as the headers of its session. */
-export async function legacyClient(url) {
+export async function legacyClient(url, more = {}) {
   const params = { protocolVersion: LEGACY, capabilities: {}, clientInfo: { name: 'traced', version: '1' } };
-  const { session } = await post(url, { id: 0, method: 'initialize', params });
+  const { session } = await post(url, { id: 0, method: 'initialize', params }, more);
   const headers = { 'mcp-session-id': session, 'mcp-protocol-version': LEGACY };
-  await post(url, { method: 'notifications/initialized' }, headers);
+  await post(url, { method: 'notifications/initialized' }, { ...headers, ...more });
   return headers;
 }
 

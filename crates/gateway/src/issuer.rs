@@ -70,7 +70,14 @@ pub(crate) fn system_clock() -> Clock {
 }
 
 /// A hash of a token, which is all that is kept of it.
-type TokenHash = [u8; 32];
+pub(crate) type TokenHash = [u8; 32];
+
+/// What a token is remembered by.
+pub(crate) fn hash_token(token: &str) -> TokenHash {
+    let mut hash = TokenHash::default();
+    hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    hash
+}
 
 /// Why a token does not count.
 #[non_exhaustive]
@@ -213,13 +220,8 @@ impl Issuers {
         read(&self.states).iter().any(|state| state.rule.introspect.is_some())
     }
 
-    /// Whether a token counts. Costs a hash and a look if it was seen before.
-    pub(crate) fn check(self: &Arc<Self>, token: &str) -> TokenCheck {
-        let mut hash = TokenHash::default();
-        hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-        if let Some(known) = self.remembered(&hash) {
-            return TokenCheck::Now(known);
-        }
+    /// Whether a token counts that is not [remembered](Self::remembered).
+    pub(crate) fn check(self: &Arc<Self>, token: &str, hash: TokenHash) -> TokenCheck {
         let checked = if token.len() > MAX_TOKEN {
             Err(BadToken::TooLong.into())
         } else if looks_like_jwt(token) {
@@ -252,7 +254,11 @@ impl Issuers {
         }
     }
 
-    fn remembered(&self, hash: &TokenHash) -> Option<Result<Arc<KnownToken>, TokenDenial>> {
+    /// What came of a token that was seen before.
+    pub(crate) fn remembered(
+        &self,
+        hash: &TokenHash,
+    ) -> Option<Result<Arc<KnownToken>, TokenDenial>> {
         let known = read(&self.known);
         let RememberedCheck { token, until } = known.get(hash)?;
         let counts = |it: &Arc<KnownToken>| {

@@ -2,11 +2,17 @@
 
 use std::time::Instant;
 
+use http::Request;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use switchboard_net::http::site::{Site, SiteOptions};
+use switchboard_net::server::Server;
+use switchboard_proto::refusal::Refusal;
+use switchboard_testkit::issuer::Issuer;
 use tokio::sync::Notify;
 
 use super::*;
 use crate::policy::KeyHash;
-use switchboard_proto::refusal::Refusal;
 
 fn principal(name: &str, keys: &[&str], servers: Option<&[&str]>) -> Principal {
     let keys = keys.iter().map(|key| KeyHash::compute(key.as_bytes())).collect();
@@ -154,29 +160,36 @@ fn one_key_leaves_sessions_to_others_unless_the_file_says_how_many_it_has() {
     assert_eq!((sessions_of("ada"), sessions_of("bob")), (6, 8));
 }
 
-// wire: OR-18
-#[tokio::test]
-async fn what_a_token_opened_ends_a_minute_after_the_newest_of_its_user() {
-    let issuer = switchboard_testkit::issuer::Issuer::start().await;
+/// Accepts the tokens of an issuer, by a clock that is ahead by so many seconds.
+fn accepting(issuer: &Issuer) -> (Arc<Authenticator>, Arc<AtomicU64>) {
     let ahead = Arc::new(AtomicU64::new(0));
     let (shift, real) = (Arc::clone(&ahead), system_clock());
     let clock: Clock = Arc::new(move || real() + shift.load(Ordering::Relaxed));
     let rule = crate::token::IssuerRule {
         name: "corp".to_owned(),
         issuer: issuer.url.clone(),
+        grant: Some(Principal::default()),
         ..crate::token::IssuerRule::default()
     };
     let by_token = Access::default().with_issuer(rule, None);
-    let authenticator = Authenticator::with(by_token, 9, None, clock);
+    (Authenticator::with(by_token, 9, None, clock), ahead)
+}
+
+// wire: OR-18
+#[tokio::test]
+async fn what_a_token_opened_ends_a_minute_after_the_newest_of_its_user() {
+    let issuer = Issuer::start().await;
+    let (authenticator, ahead) = accepting(&issuer);
     let gate = EntranceGate {
         authenticator: Arc::clone(&authenticator),
         place: Some(Place::All),
         paths: Vec::new(),
     };
     let enter = async |lasts: u64| {
-        let now = issuer.claims("ada", "x", &serde_json::json!({}))["iat"].as_u64().unwrap();
-        let token = issuer.token("ada", "x", &serde_json::json!({"exp": now + lasts}));
-        let known = match authenticator.issuers.check(&token) {
+        let now = issuer.claims("ada", "x", &json!({}))["iat"].as_u64().unwrap();
+        let token = issuer.token("ada", "x", &json!({"exp": now + lasts}));
+        let hash = crate::issuer::hash_token(&token);
+        let known = match authenticator.issuers.check(&token, hash) {
             crate::issuer::TokenCheck::Now(known) => known,
             crate::issuer::TokenCheck::Later(check) => check.run().await,
         };
@@ -202,4 +215,65 @@ async fn what_a_token_opened_ends_a_minute_after_the_newest_of_its_user() {
     told.notified().await;
     assert!(authenticator.token_users_of("corp/ada").is_none(), "nothing is kept of them");
     assert!(!first.is_current());
+}
+
+// wire: OR-18
+#[tokio::test]
+async fn a_stream_ends_a_minute_after_the_newest_token_of_its_user() {
+    let issuer = Issuer::start().await;
+    let (authenticator, ahead) = accepting(&issuer);
+    let server = Server::builder("any", "1").build().unwrap();
+    let gate = authenticator.gate_at(Some(Place::All), vec!["/mcp".to_owned()]);
+    let site = Site::new(server, SiteOptions { authenticator: Some(gate), ..Default::default() });
+    let again = site.clone();
+    let _hearing = authenticator.on_replace(move || again.recheck());
+    let now = issuer.claims("ada", "", &json!({}))["iat"].as_u64().unwrap();
+    let token =
+        |lasts: u64| issuer.token("ada", "http://localhost/mcp", &json!({"exp": now + lasts}));
+    let ask = async |method: &str, token: &str, session: &str, body: &Value| {
+        let request = Request::builder().method(method).uri("/mcp").header("host", "localhost");
+        let request = request.header("accept", "application/json, text/event-stream");
+        let request = request.header("content-type", "application/json");
+        let mut request = request.header("authorization", format!("Bearer {token}"));
+        if !session.is_empty() {
+            request = request.header("mcp-session-id", session);
+        }
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        site.endpoint(request.body(body).unwrap()).await
+    };
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"},
+    }});
+    let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+    let first = token(100);
+    let welcome = ask("POST", &first, "", &hello).await;
+    assert_eq!(welcome.status(), 200);
+    let session = welcome.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+    welcome.into_body().collect().await.unwrap();
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    assert_eq!(ask("POST", &first, &session, &ready).await.status(), 202);
+    let mut stream = ask("GET", &first, &session, &Value::Null).await;
+    assert_eq!(stream.status(), 200);
+    // Looks at who is there, as it does when the time has come.
+    let look = || authenticator.token_users.earlier.notify_one();
+    let is_open = async || {
+        look();
+        tokio::task::yield_now().await;
+        site.sessions() == 1
+    };
+    ahead.store(150, Ordering::Relaxed);
+    assert!(is_open().await, "within the minute");
+    let second = token(500);
+    assert_eq!(ask("POST", &second, &session, &ping).await.status(), 200);
+    ahead.store(170, Ordering::Relaxed);
+    assert!(is_open().await, "the newer token counts");
+    ahead.store(555, Ordering::Relaxed);
+    assert!(is_open().await, "within the minute of the newer one");
+    ahead.store(570, Ordering::Relaxed);
+    look();
+    while let Some(frame) = stream.body_mut().frame().await {
+        frame.unwrap();
+    }
+    assert_eq!(site.sessions(), 0);
+    assert_eq!(ask("POST", &second, &session, &ping).await.status(), 401);
 }

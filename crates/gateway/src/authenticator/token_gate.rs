@@ -11,7 +11,7 @@ use switchboard_net::auth::jws::looks_like_jwt;
 use switchboard_proto::auth::claims::is_audience;
 
 use super::{EntranceGate, KeyTable};
-use crate::issuer::{KnownToken, TokenCheck, TokenDenial};
+use crate::issuer::{KnownToken, TokenCheck, TokenDenial, hash_token};
 use crate::proxy::base_url;
 use crate::token::TokenAccess;
 
@@ -31,9 +31,9 @@ enum Shown<'h> {
 }
 
 impl<'h> Shown<'h> {
-    /// A bearer token is a key if it has our prefix, a token if it is a JWT, and else
-    /// what it is known as (OR-19).
-    fn read(headers: &'h HeaderMap, is_key: impl Fn(&str) -> bool) -> Self {
+    /// A bearer token is a key if it has our prefix, and else a token, unless it is known as
+    /// a key.
+    fn read(headers: &'h HeaderMap) -> Self {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let Some(value) = values.next() else { return Self::Key };
         if values.next().is_some() {
@@ -47,13 +47,10 @@ impl<'h> Shown<'h> {
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Self::Key;
         }
-        if token.is_empty() || token.contains([' ', ',']) {
+        if token.is_empty() || token.bytes().any(|byte| matches!(byte, b' ' | b',')) {
             return Self::Unclear("the Authorization header has no bearer token that can be read");
         }
-        if token.starts_with(KEY_PREFIX) || (!looks_like_jwt(token) && is_key(token)) {
-            return Self::Key;
-        }
-        Self::Token(token)
+        if token.starts_with(KEY_PREFIX) { Self::Key } else { Self::Token(token) }
     }
 }
 
@@ -97,8 +94,7 @@ impl EntranceGate {
         tokens: &Arc<TokenAccess>,
         request: EntryRequest<'_>,
     ) -> AuthAnswer {
-        let is_key = |shown: &str| table.access.has_key(shown.as_bytes());
-        let token = match Shown::read(request.headers(), is_key) {
+        let token = match Shown::read(request.headers()) {
             Shown::Token(token) => token,
             Shown::Key => return AuthAnswer::Now(self.admit_key(table, tokens, request)),
             Shown::Unclear(why) => {
@@ -106,8 +102,18 @@ impl EntranceGate {
                 return AuthAnswer::Now(Err(AuthDenial::unclear(challenge, why)));
             }
         };
+        let issuers = &self.authenticator.issuers;
+        let hash = hash_token(token);
+        // A token that is known costs a hash and a look. A JWT is never tried as a key (OR-19).
+        let check = match issuers.remembered(&hash) {
+            Some(known) => TokenCheck::Now(known),
+            None if !looks_like_jwt(token) && table.access.has_key(token.as_bytes()) => {
+                return AuthAnswer::Now(self.admit_key(table, tokens, request));
+            }
+            None => issuers.check(token, hash),
+        };
         let base = base(tokens, request);
-        match self.authenticator.issuers.check(token) {
+        match check {
             TokenCheck::Now(Ok(known)) => {
                 AuthAnswer::Now(self.admit_token(&known, tokens, base.as_deref(), || {
                     Denials::new(self, tokens, request)

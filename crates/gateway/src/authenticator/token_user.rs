@@ -71,14 +71,19 @@ impl TokenUsers {
         });
     }
 
-    /// The user of that name; none if there are too many.
-    fn find(&self, principal: &Arc<Principal>, issuer: &str) -> Option<Arc<Usage>> {
+    /// The user of that name, with a token that counts until then; none if there are too many.
+    fn find(&self, principal: &Arc<Principal>, issuer: &str, until: u64) -> Option<Arc<Usage>> {
+        // Within the lock: whoever looks for users that are over must not see the time before.
+        let stays = |user: &Arc<Usage>| {
+            user.until.fetch_max(until, Ordering::Relaxed);
+            Arc::clone(user)
+        };
         if let Some(user) = read(&self.users).get(&*principal.name) {
-            return Some(Arc::clone(user));
+            return Some(stays(user));
         }
         let mut users = write(&self.users);
         if let Some(user) = users.get(&*principal.name) {
-            return Some(Arc::clone(user));
+            return Some(stays(user));
         }
         if users.len() >= MAX_USERS {
             let idle =
@@ -90,6 +95,7 @@ impl TokenUsers {
         // Whoever comes back later is the same: what is theirs belongs to issuer and subject.
         let identity = format!("{}\0{issuer}", principal.name);
         let user = Arc::new(Usage::called(principal, Some(identity.into())));
+        stays(&user);
         users.insert(Arc::clone(&user.name), Arc::clone(&user));
         self.earlier.notify_one();
         Some(user)
@@ -132,9 +138,9 @@ impl Authenticator {
         let tokens = table.access.tokens.as_ref()?;
         let principal = Arc::new(tokens.principal(&token.facts)?);
         let issuer = &tokens.issuer(&token.facts.issuer)?.issuer;
-        let user = self.token_users.find(&principal, issuer)?;
+        let until = token.facts.expires.saturating_add(LEEWAY);
+        let user = self.token_users.find(&principal, issuer, until)?;
         user.change(&principal);
-        user.until.fetch_max(token.facts.expires.saturating_add(LEEWAY), Ordering::Relaxed);
         let found = TokenUser { edition: table.edition, user, principal };
         *known = Some(found.clone());
         Some(found)
@@ -166,5 +172,25 @@ async fn sweep(authenticator: Weak<Authenticator>, earlier: Arc<Notify>) {
         drop(there);
         let wait = end.map_or(LOOK, |end| Duration::from_secs(end.saturating_sub(now) + 1));
         _ = tokio::time::timeout(wait.min(LOOK), earlier.notified()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // wire: OR-8, OR-18
+    #[test]
+    fn a_user_who_comes_is_not_taken_for_one_whose_token_is_over() {
+        let users = TokenUsers::default();
+        let named = |name: &str| Arc::new(Principal { name: name.into(), ..Principal::default() });
+        let ada = users.find(&named("corp/ada"), "https://idp.example", 100).unwrap();
+        users.sweep(50);
+        assert!(!ada.is_gone.load(Ordering::SeqCst), "the sweep may come at once");
+        let again = users.find(&named("corp/ada"), "https://idp.example", 200).unwrap();
+        users.sweep(150);
+        assert!(Arc::ptr_eq(&ada, &again) && !ada.is_gone.load(Ordering::SeqCst));
+        users.sweep(250);
+        assert!(ada.is_gone.load(Ordering::SeqCst));
     }
 }

@@ -1,7 +1,10 @@
 //! Tokens against an issuer with real sockets: signatures, keys that rotate, introspection.
 
+use std::sync::atomic::AtomicU64;
+
 use serde_json::json;
 use switchboard_testkit::issuer::Issuer;
+use tokio::task::JoinHandle;
 
 use super::*;
 
@@ -27,9 +30,13 @@ fn accepting(issuer: &Issuer) -> Arc<Issuers> {
 }
 
 async fn check(issuers: &Arc<Issuers>, token: &str) -> Result<String, TokenDenial> {
-    let checked = match issuers.check(token) {
-        TokenCheck::Now(checked) => checked,
-        TokenCheck::Later(check) => check.run().await,
+    let hash = hash_token(token);
+    let checked = match issuers.remembered(&hash) {
+        Some(known) => known,
+        None => match issuers.check(token, hash) {
+            TokenCheck::Now(checked) => checked,
+            TokenCheck::Later(check) => check.run().await,
+        },
     };
     checked.map(|known| known.facts.subject.clone())
 }
@@ -53,7 +60,7 @@ async fn a_token_is_checked_once_and_then_found_by_its_hash() {
     let token = issuer.token("ada", AUDIENCE, &json!({}));
     assert_eq!(check(&issuers, &token).await, Ok("ada".to_owned()));
     for _ in 0..3 {
-        let TokenCheck::Now(Ok(_)) = issuers.check(&token) else { panic!("it is known") };
+        assert!(issuers.remembered(&hash_token(&token)).unwrap().is_ok(), "it is known");
     }
     let text = format!("{:?}", state(&issuers).rule);
     assert!(!text.contains("s3cret"), "{text}");
@@ -120,11 +127,84 @@ async fn old_keys_count_for_a_day_while_the_issuer_is_down() {
     assert_eq!(check(&issuers, &third).await, unclear);
 }
 
+// wire: OR-12, OA-15
+#[tokio::test]
+async fn valid_tokens_count_for_a_day_without_their_issuer() {
+    let issuer = Issuer::start().await;
+    let ahead = Arc::new(AtomicU64::new(0));
+    let (shift, real) = (Arc::clone(&ahead), system_clock());
+    let clock: Clock = Arc::new(move || real() + shift.load(Ordering::Relaxed));
+    let issuers = Issuers::new(None, clock, &Arc::default());
+    let rules = vec![rule(&issuer)];
+    issuers.follow(Some(&TokenAccess { issuers: rules, ..TokenAccess::default() }));
+    let token = |number: u64| {
+        let now = system_clock()() + number * 60;
+        issuer.token("ada", AUDIENCE, &json!({"jti": number, "exp": now + 600}))
+    };
+    assert_eq!(check(&issuers, &token(0)).await, Ok("ada".to_owned()));
+    issuer.set_down(true);
+    tokio::time::pause();
+    let mut last = token(0);
+    for minute in 1..24 * 60 {
+        tokio::time::advance(Duration::from_mins(1)).await;
+        ahead.store(minute * 60, Ordering::Relaxed);
+        for token in [token(minute), last] {
+            assert_eq!(check(&issuers, &token).await, Ok("ada".to_owned()), "{minute}");
+        }
+        last = token(minute);
+    }
+    tokio::time::advance(Duration::from_mins(10)).await;
+    let unclear = Err(TokenDenial::Unclear(RETRY));
+    assert_eq!(check(&issuers, &token(24 * 60)).await, unclear, "after a day nobody can tell");
+}
+
+// wire: OR-12, OA-15
+#[tokio::test]
+async fn keys_that_rotate_under_load_cost_no_valid_token() {
+    let issuer = Arc::new(Issuer::start().await);
+    let issuers = accepting(&issuer);
+    let (checked, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let clients = (0..4).map(|client| {
+        let (issuer, issuers) = (Arc::clone(&issuer), Arc::clone(&issuers));
+        let (checked, is_over) = (Arc::clone(&checked), Arc::clone(&is_over));
+        tokio::spawn(async move {
+            let (user, mut number) = (format!("user-{client}"), 0);
+            let known = issuer.token(&user, AUDIENCE, &json!({"jti": "known"}));
+            while !is_over.load(Ordering::Relaxed) {
+                number += 1;
+                let new = issuer.token(&user, AUDIENCE, &json!({"jti": number}));
+                for token in [&new, &known] {
+                    assert_eq!(check(&issuers, token).await, Ok(user.clone()), "{number}");
+                }
+                checked.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    for round in 0..10 {
+        // Everybody has seen the key before, so that nobody reads keys at this moment.
+        let enough = checked.load(Ordering::Relaxed) + 40;
+        while checked.load(Ordering::Relaxed) < enough
+            && !clients.iter().any(JoinHandle::is_finished)
+        {
+            tokio::task::yield_now().await;
+        }
+        after_a_pause(&issuers);
+        issuer.rotate(&format!("round-{round}"));
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.await.unwrap();
+    }
+    assert!(issuer.reads() >= 10, "{} reads", issuer.reads());
+}
+
 // wire: OA-13
 #[tokio::test]
 async fn a_remembered_token_ends_with_its_time() {
     let issuer = Issuer::start().await;
-    let ahead = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let ahead = Arc::new(AtomicU64::new(0));
     let (shift, real) = (Arc::clone(&ahead), system_clock());
     let clock: Clock = Arc::new(move || real() + shift.load(Ordering::Relaxed));
     let issuers = Issuers::new(None, clock, &Arc::default());
