@@ -2,8 +2,12 @@
 
 #![no_main]
 
+#[expect(dead_code, reason = "the target makes no signatures")]
+#[path = "../../crates/net/src/auth/jws.rs"]
+mod jws;
+
+use jws::{PublicJwk, SignedToken};
 use libfuzzer_sys::fuzz_target;
-use switchboard_net::auth::jws::{PublicJwk, SignedToken};
 
 fuzz_target!(|input: &[u8]| {
     let text = String::from_utf8_lossy(input);
