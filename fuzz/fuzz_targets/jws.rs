@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[expect(dead_code, reason = "the target makes no signatures")]
+#[allow(dead_code, unfulfilled_lint_expectations, reason = "no signatures are made; fewer lints")]
 #[path = "../../crates/net/src/auth/jws.rs"]
 mod jws;
 
