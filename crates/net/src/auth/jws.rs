@@ -19,8 +19,8 @@ use ring::signature::{
     ED25519, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_2048_8192_SHA256,
     RSA_PKCS1_SHA256, RSA_PSS_2048_8192_SHA256, RsaKeyPair, UnparsedPublicKey,
 };
-use rustls::pki_types::PrivatePkcs8KeyDer;
-use rustls::pki_types::pem::PemObject as _;
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Map, Value, json};
 
 /// Bytes that a token may have; those of large companies have four thousand.
@@ -393,4 +393,5 @@ pub fn generate_pem() -> Result<String, SignError> {
 }
 
 #[cfg(test)]
+#[path = "jws/tests.rs"] // also where a fuzz target includes this file
 mod tests;

@@ -35,7 +35,6 @@ mod tests;
 
 pub use files::{FileStore, StoreOptions};
 pub use key::{KeyRing, KeySource, StoreKey};
-pub use record::{RecordSeal, Unopened};
 
 /// Bytes of a record's content: the longest tokens have 16 KiB, and a record has two or three.
 pub const MOST_CONTENT: usize = 64 << 10;
@@ -90,7 +89,17 @@ impl RecordId {
     /// What names the file of the record: it does not give the name away to those who
     /// cannot guess it.
     pub fn digest(&self) -> String {
-        record::digest(self.kind, &self.name)
+        record::digest(self.kind.word(), &self.name)
+    }
+
+    /// Whether the record is small enough to be kept.
+    fn check_size(&self, content: &[u8]) -> Result<(), StoreError> {
+        for (length, most) in [(self.name.len(), MOST_NAME), (content.len(), MOST_CONTENT)] {
+            if length > most {
+                return Err(StoreError::TooLarge { length, most });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -329,7 +338,7 @@ impl RecordLock for MemoryLock {
     }
 
     fn write<'s>(&'s mut self, content: &'s [u8]) -> Pending<'s, ()> {
-        let written = record::check_size(&self.record, content).and_then(|()| {
+        let written = self.record.check_size(content).and_then(|()| {
             let mut records = lock(&self.store.0.records);
             if records.len() >= MOST_RECORDS && !records.contains_key(&self.record) {
                 return Err(StoreError::TooMany);

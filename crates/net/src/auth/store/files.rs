@@ -30,10 +30,10 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
 
-use super::record::MOST_SEALED;
+use super::record::{RecordSeal, Unopened};
 use super::{
-    KeySource, LocalLocks, MOST_RECORDS, Pending, Plaintext, RecordId, RecordKind, RecordLock,
-    RecordSeal, RecordStore, StoreError, Unopened,
+    KeySource, LocalLocks, MOST_CONTENT, MOST_NAME, MOST_RECORDS, Pending, Plaintext, RecordId,
+    RecordKind, RecordLock, RecordStore, StoreError,
 };
 use crate::platform::{is_at, is_only_ours, make_private_folder, private_file, sync_folder};
 
@@ -42,6 +42,9 @@ const SOONEST: Duration = Duration::from_millis(2);
 
 /// How seldom: nobody who waits for a sign-in notices.
 const SELDOM: Duration = Duration::from_millis(50);
+
+/// Bytes of a sealed record: its first line, nonce and tag take less than 128.
+const MOST_SEALED: usize = MOST_CONTENT + MOST_NAME + 128;
 
 /// What a file is called while it is written.
 const UNFINISHED: &str = "unfinished";
@@ -88,7 +91,7 @@ impl FileStore {
         if !is_only_ours(&fs::metadata(&path).map_err(unreadable(&path))?) {
             return Err(StoreError::Exposed { path, mode: "700" });
         }
-        let seal = RecordSeal::new(&key.find(&path)?);
+        let seal = RecordSeal::new(key.find(&path)?.bytes());
         Ok(Self(Arc::new(StoreFolder { path, seal, locks: LocalLocks::default() })))
     }
 
@@ -196,9 +199,14 @@ impl StoreFolder {
         Slot { record: record.clone(), digest, path }
     }
 
+    fn seal(&self, record: &RecordId, content: &[u8]) -> Result<Vec<u8>, StoreError> {
+        record.check_size(content)?;
+        Ok(self.seal.seal(record.kind.word(), &record.name, content)?)
+    }
+
     fn load(&self, slot: &Slot) -> Result<LoadedRecord, StoreError> {
         let Some(whole) = read_bounded(&slot.path)? else { return Ok(LoadedRecord::Absent) };
-        match self.seal.open(slot.record.kind, &slot.digest, &whole) {
+        match self.seal.open(slot.record.kind.word(), &slot.digest, &whole) {
             Ok((_, content)) => Ok(LoadedRecord::Content(content)),
             Err(Unopened::Damaged) => Ok(LoadedRecord::Damaged),
             Err(unopened) => Err(self.foreign(&slot.path, unopened)),
@@ -249,7 +257,7 @@ impl StoreFolder {
             let digest = path.file_stem().unwrap_or_default().to_string_lossy();
             let opened = match read_bounded(&path) {
                 Ok(Some(whole)) => {
-                    let opened = self.seal.open(kind, &digest, &whole);
+                    let opened = self.seal.open(kind.word(), &digest, &whole);
                     opened.map_err(|unopened| self.foreign(&path, unopened))
                 }
                 Ok(None) => continue,
@@ -315,7 +323,7 @@ impl RecordLock for FileLock {
     }
 
     fn write<'s>(&'s mut self, content: &'s [u8]) -> Pending<'s, ()> {
-        match self.folder.seal.seal(&self.held.slot.record, content) {
+        match self.folder.seal(&self.held.slot.record, content) {
             Ok(sealed) => self.run(move |folder, slot| folder.store_locked(slot, &sealed)),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         }

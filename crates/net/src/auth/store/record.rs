@@ -8,12 +8,13 @@
 //! The encrypted text is the length of the name in two bytes, the name, and the
 //! content. The first line, the kind and a digest of the name are associated data: a
 //! record that is moved to the place of another one does not open.
+//!
+//! Kinds are words here: a fuzz target includes this file, and no more than it needs.
 
 use ring::hmac;
 use zeroize::Zeroizing;
 
-use super::{MOST_CONTENT, MOST_NAME, Plaintext, RecordId, RecordKind, StoreError, StoreKey};
-use crate::seal::SealingKey;
+use crate::seal::{KEY_LENGTH, SealingKey};
 use crate::secret::{hex, hex_digest};
 
 /// What a record begins with.
@@ -25,12 +26,9 @@ pub(super) const VERSION: &str = "1";
 /// Digits of the digest of a key.
 const ID_DIGITS: usize = 16;
 
-/// Bytes of a sealed record: its first line, nonce and tag take less than 128.
-pub(super) const MOST_SEALED: usize = MOST_CONTENT + MOST_NAME + 128;
-
 /// Turns records into bytes that only the holder of the key can read, and back.
 #[derive(Debug)]
-pub struct RecordSeal {
+pub(super) struct RecordSeal {
     key: SealingKey,
     key_id: String,
 }
@@ -38,7 +36,7 @@ pub struct RecordSeal {
 /// Why bytes are not a record that the key opens.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unopened {
+pub(super) enum Unopened {
     /// They were damaged, or are the record of another name.
     #[error("the record is damaged")]
     Damaged,
@@ -52,46 +50,49 @@ pub enum Unopened {
 
 impl RecordSeal {
     /// Seals with this key.
-    pub fn new(key: &StoreKey) -> Self {
-        let signer = hmac::Key::new(hmac::HMAC_SHA256, key.bytes());
+    pub(super) fn new(key: &[u8; KEY_LENGTH]) -> Self {
+        let signer = hmac::Key::new(hmac::HMAC_SHA256, key);
         let digest = hmac::sign(&signer, b"switchboard store key");
         let key_id = hex(digest.as_ref())[..ID_DIGITS].to_owned();
-        Self { key: SealingKey::new(key.bytes()), key_id }
+        Self { key: SealingKey::new(key), key_id }
     }
 
     /// A digest of the key that does not give it away.
-    pub fn key_id(&self) -> &str {
+    pub(super) fn key_id(&self) -> &str {
         &self.key_id
     }
 
     /// The first line of each record.
-    pub fn head(&self) -> String {
+    pub(super) fn head(&self) -> String {
         format!("{MARK}{VERSION} {}\n", self.key_id)
     }
 
-    /// Seals a record.
-    pub fn seal(&self, record: &RecordId, content: &[u8]) -> Result<Vec<u8>, StoreError> {
-        check_size(record, content)?;
-        let name = record.name.as_bytes();
-        let length = u16::try_from(name.len()).expect("the length was just checked");
+    /// Seals a record, whose size was checked. Fails if the system has no randomness.
+    pub(super) fn seal(
+        &self,
+        kind: &str,
+        name: &str,
+        content: &[u8],
+    ) -> Result<Vec<u8>, getrandom::Error> {
+        let length = u16::try_from(name.len()).expect("names are shorter than 8 KiB");
         // With room for all of it: growing would leave a copy of the content in freed memory.
         let mut text = Zeroizing::new(Vec::with_capacity(2 + name.len() + content.len()));
         text.extend_from_slice(&length.to_be_bytes());
-        text.extend_from_slice(name);
+        text.extend_from_slice(name.as_bytes());
         text.extend_from_slice(content);
-        let bound_to = self.bound_to(record.kind, &record.digest());
+        let bound_to = self.bound_to(kind, &digest(kind, name));
         let sealed = self.key.seal(&text, bound_to.as_bytes())?;
         Ok([self.head().as_bytes(), &sealed].concat())
     }
 
     /// Opens what should be a record of this kind whose name has this digest; gives its
     /// name and its content.
-    pub fn open(
+    pub(super) fn open(
         &self,
-        kind: RecordKind,
+        kind: &str,
         name_digest: &str,
         whole: &[u8],
-    ) -> Result<(String, Plaintext), Unopened> {
+    ) -> Result<(String, Zeroizing<Vec<u8>>), Unopened> {
         let sealed = self.check_head(whole)?.to_vec();
         let text = self.key.open(sealed, self.bound_to(kind, name_digest).as_bytes());
         let text = Zeroizing::new(text.ok_or(Unopened::Damaged)?);
@@ -123,23 +124,14 @@ impl RecordSeal {
         }
     }
 
-    fn bound_to(&self, kind: RecordKind, name_digest: &str) -> String {
-        format!("{}{} {name_digest}", self.head(), kind.word())
+    fn bound_to(&self, kind: &str, name_digest: &str) -> String {
+        format!("{}{kind} {name_digest}", self.head())
     }
 }
 
-pub(super) fn digest(kind: RecordKind, name: &str) -> String {
-    hex_digest(format!("{}\0{name}", kind.word()).as_bytes())
-}
-
-/// Whether a record is small enough to be kept.
-pub(super) fn check_size(record: &RecordId, content: &[u8]) -> Result<(), StoreError> {
-    for (length, most) in [(record.name.len(), MOST_NAME), (content.len(), MOST_CONTENT)] {
-        if length > most {
-            return Err(StoreError::TooLarge { length, most });
-        }
-    }
-    Ok(())
+/// What names the file of a record.
+pub(super) fn digest(kind: &str, name: &str) -> String {
+    hex_digest(format!("{kind}\0{name}").as_bytes())
 }
 
 fn split(text: &[u8]) -> Option<(&str, &[u8])> {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::thread;
 
+use super::record::{RecordSeal, Unopened};
 use super::*;
 
 static FOLDERS: AtomicU64 = AtomicU64::new(1);
@@ -268,11 +269,10 @@ async fn a_damaged_record_is_set_aside() {
 
 #[test]
 fn no_byte_of_a_record_can_be_changed_or_left_out() {
-    let seal = RecordSeal::new(&StoreKey::random().unwrap());
-    let record = tokens("a");
-    let (name, whole) = (record.digest(), seal.seal(&record, SECRET));
-    let whole = whole.unwrap();
-    let open = |whole: &[u8]| seal.open(record.kind, &name, whole);
+    let seal = RecordSeal::new(StoreKey::random().unwrap().bytes());
+    let sealed = || seal.seal("tokens", "a", SECRET).unwrap();
+    let (name, whole) = (tokens("a").digest(), sealed());
+    let open = |whole: &[u8]| seal.open("tokens", &name, whole);
     assert_eq!(open(&whole).unwrap().1.as_slice(), SECRET);
     for at in 0..whole.len() {
         assert_eq!(open(&whole[..at]).unwrap_err(), Unopened::Damaged, "cut at {at}");
@@ -280,18 +280,18 @@ fn no_byte_of_a_record_can_be_changed_or_left_out() {
         changed[at] ^= 1;
         assert!(open(&changed).is_err(), "changed at {at}");
     }
-    assert_ne!(seal.seal(&record, SECRET).unwrap(), whole, "each nonce is used once");
+    assert_ne!(sealed(), whole, "each nonce is used once");
 }
 
 // wire: OT-2
 #[test]
 fn a_record_in_the_place_of_another_does_not_open() {
-    let seal = RecordSeal::new(&StoreKey::random().unwrap());
-    let whole = seal.seal(&tokens("a"), SECRET).unwrap();
+    let seal = RecordSeal::new(StoreKey::random().unwrap().bytes());
+    let whole = seal.seal("tokens", "a", SECRET).unwrap();
     let of = |kind, name| seal.open(kind, &record::digest(kind, name), &whole).map(|it| it.0);
-    assert_eq!(of(RecordKind::Tokens, "a").unwrap(), "a");
-    assert_eq!(of(RecordKind::Tokens, "b"), Err(Unopened::Damaged));
-    assert_eq!(of(RecordKind::Pending, "a"), Err(Unopened::Damaged));
+    assert_eq!(of("tokens", "a").unwrap(), "a");
+    assert_eq!(of("tokens", "b"), Err(Unopened::Damaged));
+    assert_eq!(of("pending", "a"), Err(Unopened::Damaged));
 }
 
 // wire: OT-3
@@ -398,7 +398,7 @@ async fn what_is_printed_for_debugging_has_no_secret() {
     let folder = Folder::new();
     let key = key(0x61);
     let source = KeySource::Given(key.clone());
-    let printed = format!("{source:?} {key:?} {:?}", RecordSeal::new(&key));
+    let printed = format!("{source:?} {key:?} {:?}", RecordSeal::new(key.bytes()));
     assert!(
         !printed.contains("97") && !printed.contains("aaa") && !printed.contains("6161"),
         "{printed}"
