@@ -10,20 +10,21 @@ const LOOPS: &[&str] = &["crates/net/src/drive.rs", "crates/net/src/http/listen.
 /// Who finds members in JSON text. Everybody else asks a `Message`, which knows where
 /// they are, or a `Part` of one.
 const READERS: &[&str] = &[
-    // Records of the store, and the claims of an ID token.
+    // Records of the store.
     "crates/cli/src/command/account.rs",
+    "crates/cli/src/command/account/mcp_remote_import.rs",
     // Status that a gateway of ours reports, which is no message.
     "crates/cli/src/command/status.rs",
     // What servers send that may be no message at all.
     "crates/cli/src/doctor/wire.rs",
     // Documents of issuers, and tokens, which are no messages.
-    "crates/cli/src/command/account.rs",
     "crates/gateway/src/facade.rs",
     "crates/gateway/src/facade/state.rs",
     "crates/net/src/auth/bounded.rs",
     "crates/net/src/auth/jws.rs",
     "crates/net/src/auth/sign_in.rs",
     "crates/proto/src/auth/flow.rs",
+    "crates/proto/src/auth/record.rs",
     "crates/proto/src/auth/token.rs",
     // The envelope, and what it is made of.
     "crates/proto/src/json.rs",

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use switchboard_net::http::fetch::{Fetch, FetchError, FetchOptions, ProxySettings};
+use switchboard_net::http::fetch::{Fetch, FetchError, FetchOptions, ProxySettings, Reach};
 use switchboard_net::http::listen::ListenOptions;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -124,6 +124,23 @@ async fn absent_proxy_is_blamed_rather_than_the_server() {
         let failed = within(fetch.send(get(target))).await.unwrap_err();
         assert_eq!(failed.to_string(), format!("proxy http://{gone} opened no way to {target}"));
     }
+}
+
+// wire: OB-3, OB-4, OA-6
+#[tokio::test]
+async fn a_proxy_is_not_asked_for_an_address_inside_in_any_spelling() {
+    let server = start(ListenOptions::default(), echo).await;
+    let mut proxy = Proxy::start(Kind::Reading, server.address).await;
+    let fetch = proxied(&[("HTTP_PROXY", proxy.url("http"))]).within(Reach::public()).unwrap();
+    for host in ["10.1", "0x0a000001", "0251.0376.169.254", "2852039166", "[::ffff:10.0.0.1]"] {
+        within(fetch.send_once(get(&format!("http://{host}/")))).await.unwrap_err();
+    }
+    let answer = within(fetch.send_once(get("http://server.test/"))).await.unwrap();
+    read(answer.into_body()).await;
+    let head = proxy.head().await;
+    assert!(head.starts_with("get http://server.test/"), "it is the first: {head}");
+    drop(fetch);
+    server.stopped().await;
 }
 
 fn proxied(vars: &[(&str, String)]) -> Fetch {
