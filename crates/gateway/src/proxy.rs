@@ -96,27 +96,6 @@ fn is_prefix(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_address_is_in_its_range_alone() {
-        for (range, address, expected) in [
-            ("10.0.0.7", "10.0.0.7", true),
-            ("10.0.0.7", "10.0.0.8", false),
-            ("10.0.0.0/8", "10.255.1.2", true),
-            ("10.0.0.0/8", "11.0.0.0", false),
-            ("0.0.0.0/0", "192.0.2.1", true),
-            ("0.0.0.0/0", "::1", false),
-            ("fd00::/8", "fd12::1", true),
-            ("fd00::/8", "fe80::1", false),
-            ("::/0", "2001:db8::1", true),
-        ] {
-            let range: AddressRange = range.parse().unwrap();
-            assert_eq!(range.contains(address.parse().unwrap()), expected, "{range} {address}");
-        }
-        for bad in ["", "localhost", "10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/-1", "*"] {
-            assert_eq!(bad.parse::<AddressRange>(), Err(BadRange), "{bad}");
-        }
-    }
-
     fn read(headers: &[(&'static str, &str)]) -> Option<(String, String, String)> {
         let headers = headers.iter().map(|(name, value)| {
             (HeaderName::from_static(name), value.parse().expect("a header value"))

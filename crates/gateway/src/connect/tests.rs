@@ -24,7 +24,7 @@ impl Desk {
         let store = Arc::new(MemoryStore::new());
         let options = SignInOptions::default();
         let nobody = Arc::new(switchboard_net::auth::person::Nobody);
-        let accounts = Accounts::new(store, nobody, options);
+        let accounts = Accounts::new(store, nobody, options, None);
         let fetch = Fetch::new(FetchOptions::default()).expect("no proxy");
         let connector = Connector::new(accounts, fetch);
         connector.set_base(Some("https://gw.example".to_owned()));

@@ -45,7 +45,7 @@ impl UserWorld {
             mode: switchboard_net::auth::LoginMode::Never,
             ..SignInOptions::default()
         };
-        let accounts = Accounts::new(Arc::new(store.clone()), Arc::new(Nobody), options);
+        let accounts = Accounts::new(Arc::new(store.clone()), Arc::new(Nobody), options, None);
         let fetch = Fetch::new(FetchOptions::default()).expect("no proxy");
         let connector = Connector::new(accounts.clone(), fetch.clone());
         connector.set_base(Some("https://gw.example".to_owned()));

@@ -256,6 +256,9 @@ mod tests {
     fn a_range_has_what_begins_like_it() {
         // wire: OB-3
         for (range, address, expected) in [
+            ("10.0.0.7", "10.0.0.7", true),
+            ("10.0.0.7", "10.0.0.8", false),
+            ("0.0.0.0/0", "192.0.2.1", true),
             ("10.0.0.0/8", "10.9.9.9", true),
             ("10.0.0.0/8", "11.0.0.0", false),
             ("10.0.0.0/8", "::ffff:10.1.1.1", true),
@@ -269,7 +272,7 @@ mod tests {
             let range = AddressRange::from_str(range).unwrap();
             assert_eq!(range.has(address.parse().unwrap()), expected, "{range:?} {address}");
         }
-        for bad in ["10.0.0.0/33", "corp.example", "10.0.0.1", "10.0.0.0/x", ""] {
+        for bad in ["10.0.0.0/33", "corp.example", "10.0.0/8", "10.0.0.0/x", ""] {
             assert_eq!(AddressRange::from_str(bad), Err(BadRange), "{bad}");
         }
     }
