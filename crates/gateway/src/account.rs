@@ -318,3 +318,6 @@ impl Credential for UnsaidAccount {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
