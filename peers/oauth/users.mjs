@@ -130,6 +130,28 @@ export function users(scenario) {
     });
   }
 
+  // wire: OU-13
+  scenario('users: tokens of children are renewed: a file is written again, a process with a variable is another', 90_000, async (bed, open, { binary }) => {
+    const provider = await bed.provider({ ttl: '4' });
+    const resource = 'https://api.test/';
+    await provider.allow(resource);
+    const child = (inject) => ({
+      command: process.execPath, args: [CHILD], oauth: { issuer: provider.issuer, resource, scopes: ['mcp:read', 'offline_access'], inject },
+    });
+    const servers = { env: child({ env: 'UPSTREAM_TOKEN' }), file: child({ file: 'UPSTREAM_TOKEN_FILE' }) };
+    const { url } = await gateway(bed, open(), binary, servers);
+    const told = async (name) => JSON.parse((await called(url, 'ada', `${name}__whoami`)).result.content[0].text);
+    for (const name of ['env', 'file']) await connect(url, 'ada', `${name}__whoami`);
+    const before = { env: await told('env'), file: await told('file') };
+    const after = async (name) => {
+      const now = await told(name);
+      return now.jti !== before[name].jti && now;
+    };
+    assert.equal((await until(() => after('file'), 'the renewal')).pid, before.file.pid);
+    assert.notEqual((await until(() => after('env'), 'the restart')).pid, before.env.pid);
+    assert.ok((await provider.counts()).refreshes >= 2);
+  });
+
   // wire: OU-5, UTL-8
   scenario('users: clients of three eras are asked to sign in in their own way', 60_000, async (bed, open, { binary }) => {
     const provider = await bed.provider(LONG);

@@ -327,3 +327,6 @@ impl Credential for UnsaidAccount {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -108,10 +108,10 @@ impl Catalog {
         definitions.sort_by(|one, other| one.server.cmp(&other.server));
         let mut catalog = Self::default();
         for definition in &definitions {
-            if let Some(plan) = plan(&definition.server) {
-                if is_own(definition) || plan.filter(definition.kind).lets(&definition.name()) {
-                    catalog.add(&plan, definition);
-                }
+            if let Some(plan) = plan(&definition.server)
+                && (is_own(definition) || plan.filter(definition.kind).lets(&definition.name()))
+            {
+                catalog.add(&plan, definition);
             }
         }
         catalog

@@ -106,12 +106,12 @@ impl Plan {
         for server in self.servers.values_mut() {
             let oauth = &mut server.oauth;
             let takes_person = matches!(oauth.settings.grant, GrantType::Code | GrantType::Device);
-            oauth.owner = match (oauth.is_wanted, oauth.account) {
-                _ if !has_users || !takes_person => AccountOwner::Operator,
-                (_, Some(AccountScope::Shared)) => AccountOwner::Operator,
-                (Some(true), _) => AccountOwner::EachUser,
-                (Some(false), _) => AccountOwner::Operator,
-                (None, _) => AccountOwner::Unsaid,
+            let is_shared = oauth.account == Some(AccountScope::Shared);
+            oauth.owner = match oauth.is_wanted {
+                _ if !has_users || !takes_person || is_shared => AccountOwner::Operator,
+                Some(true) => AccountOwner::EachUser,
+                Some(false) => AccountOwner::Operator,
+                None => AccountOwner::Unsaid,
             };
             if oauth.inject.is_some() && oauth.owner == AccountOwner::EachUser {
                 server.process = Children::PerUser;

@@ -248,7 +248,9 @@ impl Connector {
 /// Names and values, as HTML.
 fn rows(rows: &[(&str, Option<String>)]) -> String {
     let said = rows.iter().filter_map(|(label, value)| Some((label, value.as_deref()?)));
-    said.map(|(label, value)| format!("<dt>{label}</dt><dd>{}</dd>", escape(value))).collect()
+    said.fold(String::new(), |text, (label, value)| {
+        format!("{text}<dt>{label}</dt><dd>{}</dd>", escape(value))
+    })
 }
 
 fn cannot_begin(why: &str) -> Response<Bytes> {

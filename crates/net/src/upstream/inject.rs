@@ -112,7 +112,8 @@ impl Upstream {
             self.until(|it| !it.is_used()).await;
             tokio::task::yield_now().await;
         }
-        pending().await
+        // The pipe is told to end.
+        pending::<()>().await;
     }
 }
 
@@ -120,10 +121,10 @@ impl Upstream {
 fn new_path() -> io::Result<PathBuf> {
     let mut chance = [0_u8; 16];
     getrandom::fill(&mut chance).map_err(io::Error::other)?;
-    let name: String = chance.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = u128::from_be_bytes(chance);
     let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let folder = folder.filter(|folder| folder.is_dir()).unwrap_or_else(std::env::temp_dir);
-    Ok(folder.join(format!("switchboard-token-{name}")))
+    Ok(folder.join(format!("switchboard-token-{name:032x}")))
 }
 
 /// Writes beside and renames: whoever reads it finds the old token or the new one.

@@ -227,7 +227,7 @@ async fn run_child(up: &Arc<Upstream>, command: &Command) -> PipeEnd {
             Either::Right(()) => Either::Right(None),
         }
     };
-    let talked = up.serve_pipe(talk).await;
+    let talked = Box::pin(up.serve_pipe(talk)).await;
     let exit = child.stop(Grace::default()).await;
     let is_meant = matches!(talked, Err(PipeEnd::Stopped | PipeEnd::Rested));
     if !is_meant && !up.probes_era.load(Ordering::Relaxed) {

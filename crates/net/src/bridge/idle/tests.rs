@@ -13,7 +13,9 @@ use crate::bridge::{Children, PassedOn};
 use crate::call::ReplySink;
 use crate::connection::ClientConnection;
 use crate::stdio::child::Command;
-use crate::upstream::{Eras, ServerTarget};
+use crate::upstream::{
+    Credential, CredentialRefusal, CredentialUser, Eras, Fetching, ServerTarget, TokenInjection,
+};
 
 /// A server that is never reached, and one face for whom it is in use.
 struct Crowd {
@@ -119,4 +121,52 @@ async fn where_all_places_are_taken_whoever_has_most_gives_one() {
     crowd.come("ray", 1).unwrap();
     crowd.come("ray", 2).unwrap();
     assert!(!crowd.is_there(&rays));
+}
+
+/// Each user has an account of their own.
+struct OneEach;
+
+impl Credential for OneEach {
+    fn passes(&self) -> &[HeaderName] {
+        &[]
+    }
+
+    fn has_accounts(&self) -> bool {
+        true
+    }
+
+    fn headers<'c>(
+        &'c self,
+        _: CredentialUser<'c>,
+        _: Option<&'c CredentialRefusal>,
+    ) -> Fetching<'c> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+}
+
+#[tokio::test]
+async fn users_with_accounts_share_no_connection() {
+    // wire: OU-1
+    for children in [Children::Shared, Children::PerUser, Children::PerSession, Children::Pool(2)] {
+        let server = ServerTarget::command(Command::new("true"), Vec::new());
+        let server = server.injecting(Arc::new(OneEach), TokenInjection::Env("TOKEN".to_owned()));
+        let bridge = Bridge::new(server, children, Arc::default());
+        assert!(!bridge.is_common(), "{children:?}");
+        bridge.fill_pool();
+        assert!(lock(&bridge.state).pool.is_empty(), "nothing is started ahead: {children:?}");
+        let request = Message::request(&1.into(), "x", None);
+        let come = |name: &str| {
+            let client = client(&bridge, &Who::new(name));
+            let key = bridge.choose_key(&client, Exchange(0), &request);
+            let eras = Eras { clients: Era::Legacy, server: Era::Legacy };
+            let state = lock(&bridge.state);
+            assert!(state.connections.get(&key).is_none(), "{children:?}");
+            bridge.make_upstream(state, &client, key, eras, &request).unwrap()
+        };
+        let (ada, bob) = (come("ada"), come("bob"));
+        assert!(!ada.server().is_for_same_user(bob.server()), "{children:?}");
+        bridge.evict_user("ada");
+        assert_eq!(lock(&bridge.state).connections.len(), 1, "{children:?}");
+        bridge.close().await;
+    }
 }
