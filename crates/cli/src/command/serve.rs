@@ -100,7 +100,7 @@ async fn serve(
     }
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
     let mut pages = pages(gateway.fleet(), follow.loaded.subscribe());
-    pages.extend(connector.iter().flat_map(|connector| connector.pages()));
+    pages.extend(connector.iter().flat_map(Connector::pages));
     // The facade stands before issuers: it does not come or go while we serve.
     let _facade = match plan.access.tokens.as_ref().filter(|tokens| tokens.facade.is_some()) {
         Some(_) => {

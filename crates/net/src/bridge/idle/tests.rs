@@ -160,7 +160,7 @@ async fn users_with_accounts_share_no_connection() {
             let key = bridge.choose_key(&client, Exchange(0), &request);
             let eras = Eras { clients: Era::Legacy, server: Era::Legacy };
             let state = lock(&bridge.state);
-            assert!(state.connections.get(&key).is_none(), "{children:?}");
+            assert!(!state.connections.contains_key(&key), "{children:?}");
             bridge.make_upstream(state, &client, key, eras, &request).unwrap()
         };
         let (ada, bob) = (come("ada"), come("bob"));
