@@ -144,7 +144,7 @@ pub(super) const FACADE_KEYS: &[FileKey<ReadInto<FacadeRule>>] = &[
     }),
     key(&["clientSecret"], TEXT, "Our secret there, from a variable: ${VAR}.", |it, reader, at| {
         note_secret(reader, at);
-        it.client_secret = reader.text(at);
+        it.client_secret = reader.text(at).filter(|secret| !secret.is_empty());
     }),
     key(&["issuer"], TEXT, "The issuer where people sign in, by its name.", |it, reader, at| {
         it.issuer = reader.text(at).unwrap_or_default();

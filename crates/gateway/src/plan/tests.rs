@@ -322,3 +322,33 @@ fn what_a_server_gets_is_merged_in_order_and_never_what_shows_the_client_to_us()
     let expected = [("x-tenant", "file"), ("x-trace", "t"), ("x-key", "read"), ("x-zone", "ran")];
     assert_eq!(merged, headers(&expected));
 }
+
+// wire: OS-12
+#[test]
+fn a_facade_stands_before_an_issuer_and_keeps_its_secret() {
+    let file = |facade: &str| {
+        format!(
+            r#"{{"switchboard": {{"publicUrl": "https://gw.example/", "oauth": {{
+                "issuers": {{"corp": {{"issuer": "https://idp.example", "grant": {{}}}}}}, "facade": {facade}}}}}}}"#
+        )
+    };
+    let all = r#"{"issuer": "corp", "clientId": "gw", "clientSecret": "${TOKEN}", "scopes": ["groups"],
+        "authorizeParams": {"access_type": "offline"}, "sendResource": true, "registration": false,
+        "allowedRedirects": ["https://claude.ai/*"], "metadataHosts": ["*.example.com"]}"#;
+    let plan = plan(&file(all));
+    let tokens = plan.access.tokens.as_ref().unwrap();
+    let facade = tokens.facade.as_ref().unwrap();
+    assert_eq!(facade.client_secret.as_deref(), Some("s3cret"));
+    assert_eq!(facade.authorize_params, [("access_type".to_owned(), "offline".to_owned())]);
+    assert!(facade.send_resource && !facade.registration);
+    assert!(!format!("{plan:?}").contains("s3cret"));
+    let secrets = PlanSecret::collect(&[&plan]);
+    assert!(secrets.iter().any(|secret| secret.value == "s3cret"), "it is in no log");
+    let empty =
+        self::plan(&file(r#"{"issuer": "corp", "clientId": "gw", "clientSecret": "${NONE:-}"}"#));
+    assert!(PlanSecret::collect(&[&empty]).is_empty(), "every line of a log has it");
+    let config = config("m.json", &file(r#"{"issuer": "other", "clientId": "gw"}"#));
+    let told: Vec<_> = config.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("which is not there"), "{told:?}");
+}
