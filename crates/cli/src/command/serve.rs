@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use switchboard_gateway::config::{Problem, Weight};
-use switchboard_gateway::connect::Connector;
+use switchboard_gateway::connect::UserConnector;
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::Gateway;
 use switchboard_gateway::monitor::CallMonitor;
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     let probe = args.probe_every.map(Duration::from_secs);
     let by = Some(fetch.clone());
     let accounts = sign_in::shared_accounts();
-    let connector = Some(Connector::new(accounts.clone(), fetch.clone()));
+    let connector = Some(UserConnector::new(accounts.clone(), fetch.clone()));
     let options = FleetOptions {
         cache,
         monitor,
@@ -85,7 +85,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
 async fn serve(
     args: &GatewayArgs,
     gateway: &Arc<Gateway>,
-    connector: Option<Arc<Connector>>,
+    connector: Option<Arc<UserConnector>>,
     follow: Follow,
     stop: StopSignal,
 ) -> CommandResult {
