@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex};
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, Request, StatusCode};
 use switchboard_net::auth::person::{Nobody, SignInPerson};
-use switchboard_net::auth::store::{RecordKind, RecordStore};
+use switchboard_net::auth::store::RecordStore;
 use switchboard_net::auth::{Account, Authorizer, OauthCredential, SignInOptions};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::upstream::{
     Credential, CredentialRefusal, CredentialUser, FetchedHeaders, Fetching, NoCredential, Target,
 };
-use switchboard_proto::auth::{AuthError, Challenge, TokenRecord};
+use switchboard_proto::auth::{AuthError, Challenge};
 use tokio::time::Instant;
 
 use crate::config::{AccountOwner, OauthPlan};
@@ -119,12 +119,10 @@ impl Accounts {
         let Some(account) = account_of(&server.target, &server.oauth, Some(principal)) else {
             return false;
         };
-        let found = self.store.read(&account.record(RecordKind::Tokens)).await;
-        let Ok(Some(content)) = found else { return false };
-        let record = serde_json::from_slice::<TokenRecord>(&content);
+        let Ok(Some(record)) = account.tokens(&*self.store).await else { return false };
         let has_challenge = lock(&self.challenges).contains_key(&key(server, principal));
-        record.is_ok_and(|it| it.refresh_token.is_some() || !it.is_over(unix_time()))
-            && !has_challenge
+        let is_good = record.refresh_token.is_some() || !record.is_over(unix_time());
+        is_good && !has_challenge
     }
 
     /// What a server said when it refused a user (OU-7).

@@ -49,7 +49,7 @@ const MOST_PENDING: usize = 1000;
 /// Those of one user.
 const MOST_OF_ONE: usize = 10;
 /// Wrong keys that one link takes.
-const MOST_WRONG_KEYS: u8 = 5;
+const MOST_WRONG_KEYS: usize = 5;
 /// Wrong keys of all links in a minute.
 const MOST_WRONG_A_MINUTE: usize = 60;
 /// Clients that are told when the sign-in of one link is done.
@@ -63,7 +63,7 @@ pub const CONNECT_PATH: &str = "/connect";
 pub const CALLBACK_PATH: &str = "/oauth/callback";
 
 /// Connects users with servers.
-pub struct Connector {
+pub struct UserConnector {
     accounts: Accounts,
     fetch: Fetch,
     /// Where people find us.
@@ -93,7 +93,7 @@ struct ConnectLink {
     server: Arc<ServerPlan>,
     principal: String,
     made: Instant,
-    wrong_keys: u8,
+    wrong_keys: usize,
     told: Vec<Weak<ClientConnection>>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct SignInLink {
     pub(crate) url: String,
 }
 
-impl Connector {
+impl UserConnector {
     /// Connects users with the accounts of this store.
     pub fn new(accounts: Accounts, fetch: Fetch) -> Arc<Self> {
         let secret = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
@@ -402,7 +402,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 
 /// A sign-in on its way.
 struct FlowRun {
-    connector: Weak<Connector>,
+    connector: Weak<UserConnector>,
     server: Arc<ServerPlan>,
     principal: String,
     id: String,
@@ -457,7 +457,7 @@ impl SignInPerson for BrowserVisitor {
     }
 }
 
-struct ConnectPage(Arc<Connector>);
+struct ConnectPage(Arc<UserConnector>);
 
 impl LivePage for ConnectPage {
     fn visit(&self, visit: PageVisit) -> PageReply<'_> {
@@ -465,7 +465,7 @@ impl LivePage for ConnectPage {
     }
 }
 
-struct ReturnPage(Arc<Connector>);
+struct ReturnPage(Arc<UserConnector>);
 
 impl LivePage for ReturnPage {
     fn visit(&self, visit: PageVisit) -> PageReply<'_> {

@@ -39,7 +39,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::connect::Connector;
+use crate::connect::UserConnector;
 use crate::monitor::CallMonitor;
 use crate::plan::{Plan, ServerPlan, ToolSearch};
 use crate::view::{GatewayTasks, People, Views};
@@ -107,7 +107,7 @@ pub struct FleetOptions {
     /// By what the keys of issuers are read; one of its own if it is not said.
     pub fetch: Option<Fetch>,
     /// Connects users with accounts of their own.
-    pub connector: Option<Arc<Connector>>,
+    pub connector: Option<Arc<UserConnector>>,
 }
 
 impl Fleet {
@@ -164,7 +164,7 @@ impl Fleet {
     }
 
     /// Who connects users with accounts of their own.
-    pub(crate) fn connector(&self) -> Option<&Arc<Connector>> {
+    pub(crate) fn connector(&self) -> Option<&Arc<UserConnector>> {
         self.options.connector.as_ref()
     }
 

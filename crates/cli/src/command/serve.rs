@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use switchboard_gateway::config::{Problem, Weight};
-use switchboard_gateway::connect::Connector;
+use switchboard_gateway::connect::UserConnector;
 use switchboard_gateway::facade::Facade;
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::Gateway;
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     let probe = args.probe_every.map(Duration::from_secs);
     let by = Some(fetch.clone());
     let accounts = sign_in::shared_accounts(&args.credentials);
-    let connector = Some(Connector::new(accounts.clone(), fetch.clone()));
+    let connector = Some(UserConnector::new(accounts.clone(), fetch.clone()));
     let options = FleetOptions {
         cache,
         monitor,
@@ -87,7 +87,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
 async fn serve(
     args: &GatewayArgs,
     gateway: &Arc<Gateway>,
-    connector: Option<Arc<Connector>>,
+    connector: Option<Arc<UserConnector>>,
     follow: Follow,
     stop: StopSignal,
 ) -> CommandResult {
@@ -100,7 +100,7 @@ async fn serve(
     }
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
     let mut pages = pages(gateway.fleet(), follow.loaded.subscribe());
-    pages.extend(connector.iter().flat_map(Connector::pages));
+    pages.extend(connector.iter().flat_map(UserConnector::pages));
     // The facade stands before issuers: it does not come or go while we serve.
     let _facade = match plan.access.tokens.as_ref().filter(|tokens| tokens.facade.is_some()) {
         Some(_) => {

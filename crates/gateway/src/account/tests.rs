@@ -2,10 +2,10 @@
 
 use http::HeaderValue;
 use switchboard_net::auth::LoginMode;
-use switchboard_net::auth::store::{MemoryStore, Plaintext};
+use switchboard_net::auth::store::{MemoryStore, Plaintext, RecordKind};
 use switchboard_net::http::fetch::FetchOptions;
 use switchboard_net::upstream::Strategy;
-use switchboard_proto::auth::Secret;
+use switchboard_proto::auth::{Secret, TokenRecord};
 
 use super::*;
 

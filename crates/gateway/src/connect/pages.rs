@@ -15,7 +15,8 @@ use switchboard_net::upstream::Target;
 use tokio::time::Instant;
 
 use super::{
-    CALLBACK_PATH, CONNECT_PATH, ConnectLink, Connector, IssuerVisitor, Refused, random_id, unhex,
+    CALLBACK_PATH, CONNECT_PATH, ConnectLink, IssuerVisitor, Refused, UserConnector, random_id,
+    unhex,
 };
 use crate::plan::ServerPlan;
 use crate::token::IssuerRule;
@@ -31,7 +32,7 @@ struct BrowserCookie {
 const KEY_FIELD: &str = "<input type=\"password\" name=\"key\" required autocomplete=\"off\" \
     aria-label=\"Your key for this gateway\" placeholder=\"Your key for this gateway\">";
 
-impl Connector {
+impl UserConnector {
     /// A `__Host-` cookie takes https.
     fn cookie(&self) -> BrowserCookie {
         let is_https = read(&self.base).as_ref().is_some_and(|base| base.starts_with("https:"));

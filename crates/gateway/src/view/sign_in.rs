@@ -30,7 +30,7 @@ use switchboard_proto::revision::{Era, Revision};
 
 use super::list::{dressed, tell, whoami};
 use super::{Front, FrontRequest, Views};
-use crate::connect::{Connector, SignInLink};
+use crate::connect::{SignInLink, UserConnector};
 use crate::fleet::{Fleet, RunningServer};
 use crate::lock;
 use crate::merge;
@@ -48,7 +48,7 @@ static NEXT_ASK: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Sees to a call of a user who has to sign in first.
 pub(super) struct SignInRecovery {
     front: Arc<Front>,
-    connector: Arc<Connector>,
+    connector: Arc<UserConnector>,
     client: Arc<ClientConnection>,
     server: Arc<str>,
     plan: Arc<ServerPlan>,

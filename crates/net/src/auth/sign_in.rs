@@ -62,6 +62,11 @@ impl Account {
         Some(Self { server: server.to_owned(), account: part(account), principal: part(principal) })
     }
 
+    /// The tokens that are kept of it, as they are.
+    pub async fn tokens(&self, store: &dyn RecordStore) -> Result<Option<TokenRecord>, AuthError> {
+        read(store.read(&self.record(RecordKind::Tokens)).await)
+    }
+
     /// What its record of a kind is called.
     pub fn record(&self, kind: RecordKind) -> RecordId {
         let part = |part: &Option<String>| part.clone().unwrap_or_default();
@@ -237,8 +242,7 @@ impl Authorizer {
 
     /// The tokens that are kept, as they are.
     pub async fn tokens(&self) -> Result<Option<TokenRecord>, AuthError> {
-        let id = self.inner.account.record(RecordKind::Tokens);
-        read(self.inner.store.read(&id).await)
+        self.inner.account.tokens(&*self.inner.store).await
     }
 
     /// Tokens to send, renewed if it is time. None if somebody has to sign in first.

@@ -5,6 +5,7 @@
 //! that has one is ended before its token is, as soon as no client uses it; the next call
 //! starts another.
 
+use std::ffi::OsString;
 use std::fs;
 use std::future::pending;
 use std::io::{self, Write as _};
@@ -65,7 +66,8 @@ impl Upstream {
         let (variable, value, file) = match how {
             TokenInjection::Env(name) => (name.clone(), token, None),
             TokenInjection::File(name) => {
-                let path = new_path().and_then(|path| write(&path, &token).map(|()| path));
+                let path = new_path(&self.server.details.environment)
+                    .and_then(|path| write(&path, &token).map(|()| path));
                 let path = path
                     .map_err(|error| Failure::NotStarted { source: FailureSource::new(error) })?;
                 (name.clone(), path.display().to_string(), Some(path))
@@ -118,12 +120,14 @@ impl Upstream {
 }
 
 /// A file of our own, which nobody can guess.
-fn new_path() -> io::Result<PathBuf> {
+fn new_path(environment: &[(OsString, OsString)]) -> io::Result<PathBuf> {
     let mut chance = [0_u8; 16];
     getrandom::fill(&mut chance).map_err(io::Error::other)?;
     let name = u128::from_be_bytes(chance);
-    let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let folder = folder.filter(|folder| folder.is_dir()).unwrap_or_else(std::env::temp_dir);
+    let set = |name: &str| environment.iter().find(|(it, _)| it == name).map(|(_, value)| value);
+    let folder = ["XDG_RUNTIME_DIR", "TMPDIR", "TEMP"].into_iter().find_map(set);
+    let folder = folder.map(PathBuf::from).filter(|folder| folder.is_dir());
+    let folder = folder.unwrap_or_else(|| PathBuf::from("/tmp"));
     Ok(folder.join(format!("switchboard-token-{name:032x}")))
 }
 

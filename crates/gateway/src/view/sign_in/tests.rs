@@ -23,7 +23,7 @@ use crate::policy::Access;
 struct UserWorld {
     store: MemoryStore,
     fleet: Arc<Fleet>,
-    connector: Arc<Connector>,
+    connector: Arc<UserConnector>,
     all: Arc<Views>,
     one: Arc<Views>,
 }
@@ -47,7 +47,7 @@ impl UserWorld {
         };
         let accounts = Accounts::new(Arc::new(store.clone()), Arc::new(Nobody), options, None);
         let fetch = Fetch::new(FetchOptions::default()).expect("no proxy");
-        let connector = Connector::new(accounts.clone(), fetch.clone());
+        let connector = UserConnector::new(accounts.clone(), fetch.clone());
         connector.set_base(Some("https://gw.example".to_owned()));
         let options =
             FleetOptions { connector: Some(Arc::clone(&connector)), ..FleetOptions::default() };
