@@ -17,9 +17,13 @@ use switchboard_net::auth::store::{
     MemoryStore, Pending, Plaintext, RecordId, RecordKind, RecordLock, RecordStore,
 };
 use switchboard_net::auth::{Account, Authorizer, LoginMode, OauthCredential, SignInOptions};
+use switchboard_net::client::{Client, ClientOptions};
 use switchboard_net::http::fetch::{Fetch, FetchOptions, Reach};
-use switchboard_net::upstream::{Credential, CredentialRefusal, CredentialUser};
+use switchboard_net::upstream::{
+    Credential, CredentialRefusal, CredentialUser, ServerTarget, Strategy,
+};
 use switchboard_proto::auth::{AuthError, OauthSettings};
+use switchboard_proto::revision::Era;
 use switchboard_testkit::within;
 use tokio::net::TcpListener;
 
@@ -54,6 +58,8 @@ struct AuthWorld {
     life: AtomicUsize,
     /// The person says no.
     denies: AtomicBool,
+    /// What the protected server was asked for, and whether a token was shown.
+    asked: Mutex<Vec<(String, bool)>>,
 }
 
 #[expect(clippy::unused_async, reason = "handlers of axum are asynchronous")]
@@ -74,6 +80,7 @@ impl AuthWorld {
             is_bound: AtomicBool::new(false),
             life: AtomicUsize::new(3600),
             denies: AtomicBool::new(false),
+            asked: Mutex::default(),
         });
         let app = Router::new()
             .route(RESOURCE, get(Self::resource))
@@ -81,6 +88,7 @@ impl AuthWorld {
             .route("/register", post(Self::register))
             .route("/authorize", get(Self::authorize))
             .route("/token", post(Self::token))
+            .route("/mcp", post(Self::serve))
             .layer(from_fn_with_state(Arc::clone(&world), Self::interrupt))
             .with_state(Arc::clone(&world));
         tokio::spawn(async move { axum::serve(listener, app).await });
@@ -146,6 +154,24 @@ impl AuthWorld {
         Json(json!({"access_token": format!("a{number}"), "refresh_token": format!("r{number}"),
                     "token_type": kind, "expires_in": life}))
         .into_response()
+    }
+
+    /// The protected server, which is modern. Without a token it does not say so.
+    async fn serve(
+        State(it): State<Arc<Self>>,
+        headers: HeaderMap,
+        Json(message): Json<Value>,
+    ) -> Response {
+        let is_shown = headers.contains_key("authorization");
+        let method = message["method"].as_str().unwrap_or_default().to_owned();
+        it.asked.lock().unwrap().push((method, is_shown));
+        if !is_shown {
+            return StatusCode::UNAUTHORIZED.into_response();
+        }
+        let name = json!({"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}});
+        let result = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"],
+                            "capabilities": {}, "_meta": name, "ttlMs": 0, "cacheScope": "private"});
+        Json(json!({"jsonrpc": "2.0", "id": message["id"], "result": result})).into_response()
     }
 
     fn authorizer(&self, store: &Arc<dyn RecordStore>, mode: LoginMode) -> Authorizer {
@@ -373,4 +399,19 @@ async fn addresses_inside_are_not_connected_to_by_any_name() {
         assert!(within(careful.send_once(request)).await.is_err(), "{host}");
     }
     assert_eq!(connections.load(Ordering::SeqCst), 0);
+}
+
+// wire: OC-1, OC-13, OC-42, OC-48, AUTH-1, AUTH-20
+#[tokio::test]
+async fn a_refused_question_of_the_era_is_asked_again_after_the_sign_in() {
+    let world = AuthWorld::start().await;
+    let url = format!("{}/mcp", world.url).parse().unwrap();
+    let server = ServerTarget::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch());
+    let server = server.showing(Arc::new(credential(&world, &memory())));
+    let client = within(Client::connect(server, ClientOptions::default())).await.unwrap();
+    assert_eq!(client.era(), Era::Modern);
+    assert_eq!(world.counts(), [1, 1, 1]);
+    let asked = world.asked.lock().unwrap().clone();
+    let discover = |is_shown| ("server/discover".to_owned(), is_shown);
+    assert_eq!(asked, [discover(false), discover(true)], "nobody takes it for a legacy server");
 }

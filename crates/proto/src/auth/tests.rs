@@ -299,6 +299,39 @@ fn documents_of_others_end_it_before_anything_is_sent() {
 }
 
 #[test]
+fn the_issuer_is_the_one_of_our_tokens_then_the_configured_one_then_the_first_that_answers() {
+    // wire: OC-5, OC-24, AUTH-5, AUTH-12
+    const OTHER: &str = "https://other.example";
+    let world = || {
+        let mut world = World::new();
+        let url = "https://mcp.example/.well-known/oauth-protected-resource/mcp";
+        let servers = json!([OTHER, AS]);
+        world.put(url, 200, json!({"resource": SERVER, "authorization_servers": servers}));
+        let metadata = server_metadata().to_string().replace(AS, OTHER);
+        let metadata = serde_json::from_str(&metadata).unwrap();
+        world.put(&format!("{OTHER}/.well-known/oauth-authorization-server"), 200, metadata);
+        world.put(&format!("{OTHER}/register"), 201, json!({"client_id": "theirs"}));
+        world.put(&format!("{OTHER}/token"), 200, tokens());
+        world
+    };
+    let first = world().sign_in().unwrap();
+    assert_eq!((&*first.source.issuer, &*first.source.client.client_id), (OTHER, "theirs"));
+    let mut configured = world();
+    configured.settings.issuer = Some(AS.to_owned());
+    let second = configured.sign_in().unwrap();
+    assert_eq!((&*second.source.issuer, &*second.source.client.client_id), (AS, "dyn"));
+    let asked = |log: &[String]| log.iter().any(|line| line.contains(OTHER));
+    assert!(!asked(&configured.log), "{:#?}", configured.log);
+    let mut again = world();
+    again.before = Some(second);
+    assert_eq!(again.sign_in().unwrap().source.issuer, AS, "that of the tokens before");
+    assert!(!asked(&again.log), "{:#?}", again.log);
+    let mut failing = world();
+    failing.put(&format!("{OTHER}/.well-known/oauth-authorization-server"), 500, json!({}));
+    assert_eq!(failing.sign_in().unwrap().source.issuer, AS, "the first that answers");
+}
+
+#[test]
 fn metadata_that_cannot_be_had_is_not_metadata_that_is_not_there() {
     // wire: OC-3, OC-9, OA-8, AUTH-3, AUTH-8
     let place = "https://mcp.example/.well-known/oauth-protected-resource/mcp";

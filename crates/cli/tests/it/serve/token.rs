@@ -171,3 +171,36 @@ async fn metadata_challenge_and_audience_are_right_at_every_path_behind_a_tls_pr
     }
     proxying.abort();
 }
+
+// wire: OR-5, OR-20, OA-24
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_learns_the_rule_and_the_log_the_reason_but_nobody_the_token() {
+    let issuer = Issuer::start().await;
+    let section = accepting(&issuer, json!({"publicUrl": "https://gw.example"}));
+    let mut gateway = Gateway::start_in(Home::new(), &json!({"a": rude()}), &section);
+    let now = issuer.claims("ada", "", &json!({}))["iat"].as_u64().unwrap();
+    let door = "https://gw.example/mcp";
+    let stranger = Issuer::start().await;
+    for (what, token, reason) in [
+        ("over", issuer.token("ada", door, &json!({"exp": now - 100})), "exp"),
+        ("too early", issuer.token("ada", door, &json!({"nbf": now + 100})), "nbf"),
+        ("for another", issuer.token("ada", "https://other.example", &json!({})), "aud"),
+        ("of a stranger", stranger.token("ada", door, &json!({})), "issuer"),
+        ("opaque", "neither-key-nor-token".to_owned(), "JWT"),
+    ] {
+        let shown = format!("Bearer {token}");
+        let denied = post_to(gateway.port, "/mcp", &[("Authorization", &*shown)], b"{}");
+        assert_eq!(denied.status, 401, "{what}");
+        let text = String::from_utf8_lossy(&denied.body).into_owned();
+        assert_eq!(text, "the access token is not valid here; sign in again\n", "{what}");
+        let challenge = denied.header("www-authenticate").unwrap();
+        assert!(challenge.contains("error=\"invalid_token\""), "{what}: {challenge}");
+        let line = gateway.process.until_logged("access token refused");
+        assert!(line.contains(reason), "{what}: {line}");
+        let signature = token.rsplit('.').next().unwrap();
+        assert!(!line.contains(&token) && !line.contains(signature), "{what}: {line}");
+        let hash: Vec<_> = line.split("token=").nth(1).into_iter().flat_map(str::chars).collect();
+        let digits = hash.iter().take_while(|sign| sign.is_ascii_hexdigit()).count();
+        assert!(digits == 8 || what == "for another", "{what}: {line}");
+    }
+}
