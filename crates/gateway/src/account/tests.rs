@@ -31,7 +31,7 @@ impl Wallet {
         }
         let store = MemoryStore::new();
         let options = SignInOptions { mode: LoginMode::Never, ..SignInOptions::default() };
-        let accounts = Accounts::new(Arc::new(store.clone()), Arc::new(Nobody), options);
+        let accounts = Accounts::new(Arc::new(store.clone()), Arc::new(Nobody), options, None);
         Self { store, accounts, server }
     }
 
@@ -69,7 +69,8 @@ fn refused(status: StatusCode, challenge: &'static str, shown: &str) -> Credenti
     let shown = [(AUTHORIZATION, shown.parse().expect("a header"))].into_iter().collect();
     let (attempt, is_new_login, is_background) = (0, false, false);
     let shown = Arc::new(shown);
-    CredentialRefusal { status, answer, shown, attempt, is_new_login, is_background }
+    let url = http::Uri::default();
+    CredentialRefusal { status, url, answer, shown, attempt, is_new_login, is_background }
 }
 
 #[tokio::test]

@@ -179,9 +179,12 @@ impl Authorizer {
         let server = account.server.parse::<Uri>().unwrap_or_default();
         let mut reach = options.reach.clone();
         reach.allowed.extend(named_hosts(&settings));
+        let server_url = account.server.clone();
         let provider = provider_account(&account, &settings).map(|(account, settings)| {
             let (store, person) = (Arc::clone(&store), Arc::clone(&person));
-            let options = SignInOptions { name: String::new(), ..options.clone() };
+            // People know the server that they want to use.
+            let name = shown_name(&server_url, &options).to_owned();
+            let options = SignInOptions { name, ..options.clone() };
             Self::new(account, settings, store, fetch.clone(), person, options)
         });
         let inner = Inner {
@@ -435,10 +438,8 @@ impl Inner {
         self.asked.send_replace(Some(text.into()));
     }
 
-    /// What to call the server; its URL may have secrets in its query.
     fn name(&self) -> &str {
-        let url = self.account.server.split('?').next().unwrap_or_default();
-        if self.options.name.is_empty() { url } else { &self.options.name }
+        shown_name(&self.account.server, &self.options)
     }
 
     /// Does what the machine says, until it ends.
@@ -503,6 +504,12 @@ impl Inner {
         }
         write(&mut *lock, registration).await
     }
+}
+
+/// What to call the server; its URL may have secrets in its query.
+fn shown_name<'s>(server: &'s str, options: &'s SignInOptions) -> &'s str {
+    let url = server.split('?').next().unwrap_or_default();
+    if options.name.is_empty() { url } else { &options.name }
 }
 
 /// The account at the identity provider that a server's settings name, and how people sign in

@@ -22,7 +22,7 @@ use switchboard_net::http::fetch::{Fetch, FetchOptions, Reach};
 use switchboard_net::upstream::{
     Credential, CredentialRefusal, CredentialUser, ServerTarget, Strategy,
 };
-use switchboard_proto::auth::{AuthError, OauthSettings};
+use switchboard_proto::auth::{AuthError, GrantType, IdentityProvider, OauthSettings};
 use switchboard_proto::revision::Era;
 use switchboard_testkit::within;
 use tokio::net::TcpListener;
@@ -151,7 +151,10 @@ impl AuthWorld {
         let number = it.tokens.fetch_add(1, Ordering::SeqCst) + 1;
         let life = it.life.load(Ordering::SeqCst);
         let kind = if it.is_bound.load(Ordering::SeqCst) { "DPoP" } else { "Bearer" };
+        // It says {"exp":4102444800}, which is in the year 2100.
+        let id_token = "x.eyJleHAiOjQxMDI0NDQ4MDB9.y";
         Json(json!({"access_token": format!("a{number}"), "refresh_token": format!("r{number}"),
+                    "id_token": id_token,
                     "token_type": kind, "expires_in": life}))
         .into_response()
     }
@@ -370,6 +373,37 @@ async fn where_nobody_may_be_asked_it_says_what_to_do_and_signing_out_forgets() 
     assert!(within(authorizer.sign_out()).await.unwrap());
     assert_eq!(authorizer.tokens().await.unwrap(), None);
     assert!(!within(authorizer.sign_out()).await.unwrap());
+}
+
+// wire: OX-2
+#[tokio::test]
+async fn one_sign_in_at_the_identity_provider_is_for_all_servers() {
+    let world = AuthWorld::start().await;
+    let store = memory();
+    let at = |path: &str, mode| {
+        let (issuer, client_id) = (world.url.clone(), "desk".to_owned());
+        let provider = IdentityProvider::SignIn { issuer, client_id, client_secret: None };
+        let grant = GrantType::Enterprise(provider);
+        let client_id = Some("at-as".to_owned());
+        let settings = OauthSettings { grant, client_id, ..OauthSettings::default() };
+        let account = Account { server: format!("{}{path}", world.url), ..Account::default() };
+        let options = SignInOptions { mode, ..SignInOptions::default() };
+        Authorizer::new(account, settings, Arc::clone(&store), fetch(), Arc::new(Yes), options)
+    };
+    let never = at("/mcp", LoginMode::Never);
+    let error = within(never.sign_in(None)).await.unwrap_err().to_string();
+    assert_eq!(error, format!("run `switchboard login {}/mcp`", world.url));
+    assert!(never.lacks_person());
+
+    // A code, an exchange, and an assertion; then only the latter two.
+    let first = within(at("/mcp", LoginMode::Wait).sign_in(None)).await.unwrap();
+    assert_eq!(first.access_token.reveal(), "a3");
+    let second = within(at("/other", LoginMode::Wait).sign_in(None)).await.unwrap();
+    assert_eq!(second.access_token.reveal(), "a5");
+    assert_eq!(world.counts(), [0, 1, 5], "one page, and nobody registers");
+    // Where nobody may be asked, nobody has to be.
+    let third = within(at("/third", LoginMode::Never).sign_in(None)).await.unwrap();
+    assert_eq!((third.access_token.reveal(), world.counts()[1]), ("a7", 1));
 }
 
 // wire: OB-3, OA-6, AUTH-4
