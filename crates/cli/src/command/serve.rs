@@ -98,7 +98,7 @@ async fn serve(
     }
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
     let mut pages = pages(gateway.fleet(), follow.loaded.subscribe());
-    pages.extend(connector.iter().flat_map(|connector| connector.pages()));
+    pages.extend(connector.iter().flat_map(UserConnector::pages));
     let authenticator = Some(Arc::clone(gateway.authenticator()));
     let around = Around { pages, authenticator, bounds: plan.bounds };
     let (web, mut sites) = Web::bind(around, limits, port, &serve_args, &web).await?;
