@@ -104,7 +104,7 @@ async fn serve(
     // The facade stands before issuers: it does not come or go while we serve.
     let _facade = match plan.access.tokens.as_ref().filter(|tokens| tokens.facade.is_some()) {
         Some(_) => {
-            let store = Arc::new(UserStore::new(&StoreArgs::default()));
+            let store = Arc::new(UserStore::new(&args.credentials.store));
             let fetch = target::fetch(None, &NetworkArgs::default())?;
             let facade = Facade::start(gateway.authenticator(), store, fetch).await?;
             pages.extend(facade.pages());
