@@ -212,13 +212,6 @@ where
     }
 }
 
-/// Tells the service who sends a request.
-fn note_peer(request: &mut Request<Incoming>, peer: ClientPeer) {
-    let stream = STREAM.try_with(ClientPeer::clone);
-    let own = stream.map(|stream| ClientPeer(stream.0, peer.1)).unwrap_or(peer);
-    request.extensions_mut().insert(own);
-}
-
 /// Serves one connection. `only` is what a connection of the reserve may ask for.
 async fn serve_one<S, B>(
     http: Builder<StreamExecutor>,
@@ -253,7 +246,7 @@ async fn serve_one<S, B>(
                     leaving.notify_one();
                     return Ok(full(version));
                 }
-                note_peer(&mut request, peer);
+                request.extensions_mut().insert(peer.for_request());
                 let answer = call(service, request);
                 let response = match awaited {
                     Some(awaited) => awaited.wait_for(answer).await,
@@ -361,6 +354,12 @@ impl PeerState {
 }
 
 impl ClientPeer {
+    /// The stream of a request on this connection, if it has one of its own.
+    fn for_request(self) -> Self {
+        let stream = STREAM.try_with(Self::clone);
+        stream.map(|stream| Self(stream.0, self.1)).unwrap_or(self)
+    }
+
     /// Where the connection comes from.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.1

@@ -23,6 +23,8 @@ const READERS: &[&str] = &[
     "crates/net/src/auth/bounded.rs",
     "crates/net/src/auth/jws.rs",
     "crates/net/src/auth/sign_in.rs",
+    "crates/net/src/auth/sign_in/discovery.rs",
+    "crates/net/src/auth/sign_in/discovery.rs",
     "crates/proto/src/auth/flow.rs",
     "crates/proto/src/auth/record.rs",
     "crates/proto/src/auth/token.rs",
