@@ -27,7 +27,7 @@ use switchboard_proto::limits::Limits;
 use switchboard_proto::moment;
 use tokio::sync::watch;
 
-use crate::args::{GatewayArgs, NetworkArgs, ServeArgs, StoreArgs, WebArgs};
+use crate::args::{GatewayArgs, NetworkArgs, ServeArgs, WebArgs};
 use crate::exit::{CommandError, CommandResult, wrong};
 use crate::output::write_finding;
 use crate::serve::{self, Around, ServedSites, Web};
