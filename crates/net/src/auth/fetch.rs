@@ -91,8 +91,9 @@ impl AuthFetch {
     /// is inside, too; what it claims to be by one address among others does not count.
     async fn reach(&self) -> Result<Reach, String> {
         let host = self.server.host().unwrap_or_default().trim_matches(['[', ']']);
-        let ranges =
-            self.policy.allowed.iter().filter_map(|text| text.parse::<AddressRange>().ok());
+        // A single address is an exception for URLs that have it, not for names that lead there.
+        let ranges = self.policy.allowed.iter().filter(|text| text.contains('/'));
+        let ranges = ranges.filter_map(|text| text.parse::<AddressRange>().ok());
         if is_loopback(host) {
             let besides = ranges.chain(AddressRange::LOOPBACK).collect();
             let strict = self.policy.is_strict;
