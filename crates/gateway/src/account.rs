@@ -3,6 +3,7 @@
 //! ```text
 //!   no users, or "account": "shared" ──▶ the account of `switchboard login`
 //!   users, and "oauth": true         ──▶ UserCredential: the account of the user of a connection
+//!   "grant": "token-exchange"        ──▶ ExchangeCredential: what the user's own token is exchanged for
 //!   users, and nothing said          ──▶ none; a server that wants one is refused in plain words
 //! ```
 
@@ -25,6 +26,11 @@ use tokio::time::Instant;
 use crate::config::{AccountOwner, OauthPlan};
 use crate::lock;
 use crate::plan::ServerPlan;
+use exchange::ExchangeCredential;
+
+pub(crate) use exchange::SubjectTokens;
+
+mod exchange;
 
 /// Where the accounts of servers are kept, and how people are asked for them.
 #[derive(Clone, Debug)]
@@ -39,6 +45,8 @@ pub struct Accounts {
     pub(crate) challenges: Arc<Mutex<HashMap<UserOfServer, Challenge>>>,
     /// Which account is used at servers whose file names none.
     pub account: Option<String>,
+    /// The access tokens of the gateway's users.
+    pub(crate) subjects: SubjectTokens,
 }
 
 /// The name of a server and that of a user.
@@ -59,7 +67,14 @@ impl Accounts {
         options: SignInOptions,
         account: Option<String>,
     ) -> Self {
-        Self { store, person, options, account, challenges: Arc::default() }
+        Self {
+            store,
+            person,
+            options,
+            account,
+            challenges: Arc::default(),
+            subjects: SubjectTokens::default(),
+        }
     }
 
     /// What a server is shown: what it is shown anyway, and the token of its account. Nothing
@@ -89,8 +104,13 @@ impl Accounts {
             }
             AccountOwner::EachUser => {
                 let (accounts, server) = (self.clone(), server.clone());
-                let users = Mutex::default();
+                let users = UserTable::default();
                 Arc::new(UserCredential { accounts, server, others, fetch, users })
+            }
+            AccountOwner::Exchanged => {
+                let authorizer = self.authorizer(server, None, fetch, Arc::new(Nobody))?;
+                let (name, subjects) = (server.name.clone(), self.subjects.clone());
+                Arc::new(ExchangeCredential::new(name, authorizer, others, subjects))
             }
             AccountOwner::Unsaid => Arc::new(UnsaidAccount(others)),
         })
@@ -168,14 +188,43 @@ pub fn account_of(target: &Target, oauth: &OauthPlan, principal: Option<&str>) -
     Some(Account { principal: principal.map(ToOwned::to_owned), ..account })
 }
 
+/// What is at hand of the users of one server: by name, with when it was last used.
+struct UserTable<T>(Mutex<HashMap<String, (Arc<T>, Instant)>>);
+
+impl<T> Default for UserTable<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> UserTable<T> {
+    /// What is at hand of a user, made if there is nothing. With too many users, the one that
+    /// was not used for longest is forgotten.
+    fn find(&self, principal: &str, make: impl FnOnce() -> Option<T>) -> Option<Arc<T>> {
+        let now = Instant::now();
+        let mut users = lock(&self.0);
+        if let Some((found, used)) = users.get_mut(principal) {
+            *used = now;
+            return Some(Arc::clone(found));
+        }
+        let new = Arc::new(make()?);
+        if users.len() >= MOST_USERS {
+            let oldest = users.iter().min_by_key(|(_, (_, used))| *used);
+            let oldest = oldest.map(|(name, _)| name.clone()).unwrap_or_default();
+            users.remove(&oldest);
+        }
+        users.insert(principal.to_owned(), (Arc::clone(&new), now));
+        Some(new)
+    }
+}
+
 /// Shows a server the token of the user that a connection is for (OU-1).
 struct UserCredential {
     accounts: Accounts,
     server: ServerPlan,
     others: Arc<dyn Credential>,
     fetch: Fetch,
-    /// By name, with when it was last used.
-    users: Mutex<HashMap<String, (Arc<UserTokens>, Instant)>>,
+    users: UserTable<UserTokens>,
 }
 
 struct UserTokens {
@@ -191,24 +240,14 @@ impl fmt::Debug for UserCredential {
 
 impl UserCredential {
     fn find(&self, principal: &str) -> Option<Arc<UserTokens>> {
-        let now = Instant::now();
-        let mut users = lock(&self.users);
-        if let Some((found, used)) = users.get_mut(principal) {
-            *used = now;
-            return Some(Arc::clone(found));
-        }
-        let (fetch, person) = (self.fetch.clone(), Arc::new(Nobody));
-        let authorizer = self.accounts.authorizer(&self.server, Some(principal), fetch, person)?;
-        let others = Arc::clone(&self.others);
-        let credential = OauthCredential::beside(authorizer.clone(), others, false);
-        let made = Arc::new(UserTokens { authorizer, credential });
-        if users.len() >= MOST_USERS {
-            let oldest = users.iter().min_by_key(|(_, (_, used))| *used);
-            let oldest = oldest.map(|(name, _)| name.clone()).unwrap_or_default();
-            users.remove(&oldest);
-        }
-        users.insert(principal.to_owned(), (Arc::clone(&made), now));
-        Some(made)
+        self.users.find(principal, || {
+            let (fetch, person) = (self.fetch.clone(), Arc::new(Nobody));
+            let authorizer =
+                self.accounts.authorizer(&self.server, Some(principal), fetch, person)?;
+            let others = Arc::clone(&self.others);
+            let credential = OauthCredential::beside(authorizer.clone(), others, false);
+            Some(UserTokens { authorizer, credential })
+        })
     }
 
     /// The user has to sign in, for what the server said.

@@ -34,7 +34,7 @@ use crate::policy::{Access, Denied, Grant, KeyHash, Meter, Principal};
 use crate::token::TokenAccess;
 use crate::{lock, read, write};
 
-pub(crate) use token_user::TokenUser;
+pub(crate) use token_user::{SubjectToken, TokenUser};
 
 mod token_gate;
 mod token_user;
@@ -378,6 +378,8 @@ pub(crate) struct Usage {
     sessions: AtomicUsize,
     /// For those with tokens: until when the newest counts, in seconds of Unix time.
     until: AtomicU64,
+    /// Their newest token, while tokens are exchanged.
+    subject: Mutex<Option<token_user::KeptToken>>,
 }
 
 impl Usage {
@@ -392,6 +394,7 @@ impl Usage {
             name: principal.name.as_str().into(),
             identity,
             until: AtomicU64::new(0),
+            subject: Mutex::default(),
             is_gone: AtomicBool::new(false),
             principal: RwLock::new(Arc::clone(principal)),
             meter: Mutex::new(Meter::new(principal.rate, principal.calls)),

@@ -156,6 +156,8 @@ impl UserConnector {
     pub(crate) fn serve(&self, fleet: &Arc<Fleet>, authenticator: &Arc<Authenticator>) {
         _ = self.fleet.set(Arc::downgrade(fleet));
         _ = self.authenticator.set(Arc::clone(authenticator));
+        let users = Arc::downgrade(authenticator);
+        self.accounts.subjects.set(move |name| users.upgrade()?.subject_token(name));
     }
 
     /// The pages, by path.

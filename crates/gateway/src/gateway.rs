@@ -79,6 +79,7 @@ impl Gateway {
             Some(fetch) => Authenticator::fetching(access, most, fetch),
             None => Authenticator::new(access, most),
         };
+        authenticator.keep_subjects(plan.exchanges_tokens());
         if let Some(connector) = connector {
             connector.serve(&fleet, &authenticator);
         }
@@ -114,6 +115,7 @@ impl Gateway {
         state.follow(&self.fleet, &self.authenticator, &plan);
         self.all.change(&self.fleet.names());
         self.authenticator.bound(sessions(&plan));
+        self.authenticator.keep_subjects(plan.exchanges_tokens());
         if is_other {
             self.authenticator.replace(plan.access.clone());
             self.fleet.bridges(|_| true).iter().for_each(|bridge| bridge.evict());

@@ -108,6 +108,9 @@ impl Plan {
             let takes_person = matches!(oauth.settings.grant, GrantType::Code | GrantType::Device);
             let is_shared = oauth.account == Some(AccountScope::Shared);
             oauth.owner = match oauth.is_wanted {
+                _ if matches!(oauth.settings.grant, GrantType::Exchange { .. }) => {
+                    AccountOwner::Exchanged
+                }
                 _ if !has_users || !takes_person || is_shared => AccountOwner::Operator,
                 Some(true) => AccountOwner::EachUser,
                 Some(false) => AccountOwner::Operator,
@@ -117,6 +120,11 @@ impl Plan {
                 server.process = Children::PerUser;
             }
         }
+    }
+
+    /// Whether some server is shown what the tokens of users are exchanged for.
+    pub(crate) fn exchanges_tokens(&self) -> bool {
+        self.servers.values().any(|server| server.oauth.owner == AccountOwner::Exchanged)
     }
 
     /// Takes what was not said before.

@@ -589,7 +589,7 @@ impl Front {
         running: &Arc<RunningServer>,
         change: AnswerChange,
     ) -> PendingWork {
-        if !running.plan.has_accounts() {
+        if !running.plan.wants_sign_in() {
             return self.send_to_server(request, server, running, change);
         }
         self.recover(&request, running);

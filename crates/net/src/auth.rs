@@ -20,7 +20,7 @@ mod sign_in;
 pub mod store;
 mod tools;
 
-pub use credential::OauthCredential;
+pub use credential::{OauthCredential, shown_token};
 pub use fetch::{AuthFetch, ReachPolicy};
 pub use sign_in::{Account, Authorizer, Discovery, LoginMode, MetadataRead, SignInOptions};
 pub use tools::SystemTools;

@@ -132,6 +132,20 @@ pub enum AuthError {
     /// A user of a gateway has to sign in.
     #[error("each user signs in to this server, and {}", named(principal))]
     UserSignIn { principal: String },
+    /// A user of a gateway has no access token that could be exchanged.
+    #[error(
+        "the gateway exchanges the access token of each user for one of this server, and {} has \
+         none that is valid: connect to the gateway with an access token, not with a key",
+        if principal.is_empty() { "this client" } else { principal }
+    )]
+    NoSubjectToken { principal: String },
+    /// The authorization server did not exchange a token.
+    #[error(
+        "{issuer} did not exchange the user's access token, {}; allow the client {client:?} there to \
+         exchange tokens for this server, or correct \"oauth\" of the server",
+        refused(error, description.as_deref())
+    )]
+    ExchangeRefused { issuer: String, client: String, error: String, description: Option<String> },
     /// The store or the machine itself failed.
     #[error("{0}")]
     Local(String),

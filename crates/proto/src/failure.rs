@@ -225,8 +225,14 @@ impl Failure {
             Self::Exited(exit) => exit.brief(),
             Self::NotStarted { .. } => "the server could not be started".to_owned(),
             Self::Unreachable { .. } => "the server cannot be reached".to_owned(),
-            Self::NotSignedIn { why } if **why == AuthError::NoAccount => why.to_string(),
-            Self::NotSignedIn { .. } => "nobody has signed in to this server".to_owned(),
+            Self::NotSignedIn { why } => match &**why {
+                AuthError::NoAccount | AuthError::NoSubjectToken { .. } => why.to_string(),
+                AuthError::ExchangeRefused { .. } => "your access token was not exchanged for one \
+                    of this server; sign in to the gateway again, or ask its owner, whose log has \
+                    the reason"
+                    .to_owned(),
+                _ => "nobody has signed in to this server".to_owned(),
+            },
             Self::HttpStatus { status, .. } => {
                 let status = StatusCode::from_u16(*status).unwrap_or_default();
                 let reason = status.canonical_reason().unwrap_or("no success");

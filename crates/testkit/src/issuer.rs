@@ -27,7 +27,7 @@ struct Books {
     published: Vec<Value>,
     signers: Vec<Signer>,
     active: HashMap<String, Value>,
-    /// What the token endpoint gives for a code or a refresh token.
+    /// What the token endpoint gives for a code, a refresh token or a token to exchange.
     given: HashMap<String, Value>,
     /// What is said of whoever has any token.
     userinfo: Option<Value>,
@@ -133,7 +133,8 @@ impl Issuer {
         self.sign(&self.claims(subject, client, changes))
     }
 
-    /// Has the token endpoint give these tokens for a code or a refresh token; null for none.
+    /// Has the token endpoint give these tokens for a code, a refresh token or a token to
+    /// exchange; null for none.
     pub fn give(&self, grant: &str, tokens: Value) {
         self.books().given.insert(grant.to_owned(), tokens);
     }
@@ -185,7 +186,8 @@ fn answer(books: &Mutex<Books>, url: &str, hit: &Hit) -> (u16, Value) {
         "/realm/token" => {
             let body = String::from_utf8_lossy(&hit.body);
             let mut pairs = body.split('&').filter_map(|pair| pair.split_once('='));
-            let grant = pairs.find(|(name, _)| matches!(*name, "code" | "refresh_token"));
+            let is_grant = |name: &str| matches!(name, "code" | "refresh_token" | "subject_token");
+            let grant = pairs.find(|(name, _)| is_grant(name));
             let given = grant.and_then(|(_, grant)| books.given.get(grant)).cloned();
             match given.filter(|given| !given.is_null()) {
                 Some(given) => (200, given),

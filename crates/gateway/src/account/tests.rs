@@ -1,13 +1,16 @@
 //! Whose token a server is shown, beside what, and when there is none.
 
 use http::HeaderValue;
+use serde_json::json;
 use switchboard_net::auth::LoginMode;
 use switchboard_net::auth::store::{MemoryStore, Plaintext, RecordKind};
 use switchboard_net::http::fetch::FetchOptions;
 use switchboard_net::upstream::Strategy;
-use switchboard_proto::auth::{Secret, TokenRecord};
+use switchboard_proto::auth::{GrantType, Secret, TokenRecord};
+use switchboard_testkit::issuer::Issuer;
 
 use super::*;
+use crate::authenticator::SubjectToken;
 
 /// Some accounts at one server.
 struct Wallet {
@@ -137,4 +140,104 @@ async fn a_server_of_which_nothing_is_said_gets_no_token_and_a_plain_refusal() {
     let refusal = refused(StatusCode::UNAUTHORIZED, challenge, "Bearer x");
     let why = shown(&credential, "ada", Some(&refusal)).await.unwrap_err();
     assert!(why.contains("\"oauth\": true") && why.contains("\"account\": \"shared\""), "{why}");
+}
+
+/// The access tokens of users, by name.
+type Subjects = Arc<Mutex<HashMap<String, SubjectToken>>>;
+
+/// A server that is shown what the tokens of users are exchanged for at this issuer.
+fn exchanging(issuer: &Issuer) -> (Arc<dyn Credential>, Subjects) {
+    let mut wallet = Wallet::new(AccountOwner::Exchanged, &[]);
+    let settings = &mut wallet.server.oauth.settings;
+    settings.grant = GrantType::Exchange { subject: None };
+    settings.issuer = Some(issuer.url.clone());
+    settings.client_id = Some("gw".to_owned());
+    settings.client_secret = Some(Secret::new("s3cret"));
+    let subjects = Subjects::default();
+    let found = Arc::clone(&subjects);
+    wallet.accounts.subjects.set(move |name| lock(&found).get(name).cloned());
+    (wallet.credential(), subjects)
+}
+
+fn come_with(subjects: &Subjects, name: &str, token: &str, issuer: &str) {
+    let identity = Some(format!("{name}\0{issuer}").into());
+    let token = SubjectToken { token: Secret::new(token), expires: unix_time() + 900, identity };
+    lock(subjects).insert(name.to_owned(), token);
+}
+
+fn lasting(token: &str, expires_in: u64) -> serde_json::Value {
+    json!({"access_token": token, "token_type": "Bearer", "expires_in": expires_in})
+}
+
+#[tokio::test]
+async fn a_users_token_is_exchanged_once_and_never_shown() {
+    // wire: OX-6, OR-17
+    let issuer = Issuer::start().await;
+    let (credential, subjects) = exchanging(&issuer);
+    assert!(credential.has_accounts());
+    come_with(&subjects, "corp/ada", "t-ada", "i");
+    come_with(&subjects, "corp/bob", "t-bob", "i");
+    issuer.give("t-ada", lasting("u-ada", 3600));
+    issuer.give("t-bob", lasting("u-bob", 3600));
+    let ask = async |user: &str| shown(&credential, user, None).await;
+    assert_eq!(ask("corp/ada").await.unwrap(), "Bearer u-ada");
+    assert_eq!(ask("corp/bob").await.unwrap(), "Bearer u-bob");
+    issuer.give("t-ada", lasting("u-ada-2", 3600));
+    assert_eq!(ask("corp/ada").await.unwrap(), "Bearer u-ada", "it is kept");
+
+    let refusal = refused(StatusCode::FORBIDDEN, "Bearer", "Bearer u-ada");
+    assert_eq!(shown(&credential, "corp/ada", Some(&refusal)).await.unwrap_err(), "nothing else");
+    let mut refusal = refused(StatusCode::UNAUTHORIZED, "Bearer", "Bearer u-ada");
+    let other = shown(&credential, "corp/ada", Some(&refusal)).await;
+    assert_eq!(other.unwrap(), "Bearer u-ada-2", "the server has forgotten the token");
+    refusal = refused(StatusCode::UNAUTHORIZED, "Bearer", "Bearer u-ada-2");
+    refusal.attempt = 1;
+    assert_eq!(shown(&credential, "corp/ada", Some(&refusal)).await.unwrap_err(), "nothing else");
+
+    // Users with keys, and our own connection, have nothing to exchange.
+    let why = ask("kim").await.unwrap_err();
+    assert!(why.contains("kim has none") && why.contains("not with a key"), "{why}");
+    assert!(ask("").await.unwrap_err().contains("this client has none"));
+    // The issuer of that name is another one by now, and so is its user.
+    come_with(&subjects, "corp/ada", "t-other", "j");
+    issuer.give("t-other", lasting("u-other", 3600));
+    assert_eq!(ask("corp/ada").await.unwrap(), "Bearer u-other");
+    lock(&subjects).remove("corp/ada");
+    assert!(ask("corp/ada").await.unwrap_err().contains("none that is valid"), "it is over");
+    assert_eq!(ask("corp/bob").await.unwrap(), "Bearer u-bob");
+}
+
+#[tokio::test]
+async fn an_exchange_that_is_refused_says_what_to_do_and_is_tried_again_later() {
+    // wire: OX-6
+    let issuer = Issuer::start().await;
+    let (credential, subjects) = exchanging(&issuer);
+    come_with(&subjects, "corp/ada", "t-ada", "i");
+    let ask = async || shown(&credential, "corp/ada", None).await;
+    let why = ask().await.unwrap_err();
+    assert!(why.contains("invalid_grant") && why.contains("allow the client \"gw\""), "{why}");
+    assert!(!why.contains("t-ada"), "{why}");
+    issuer.give("t-ada", lasting("u-1", 0));
+    assert_eq!(ask().await.unwrap_err(), why, "the issuer is not asked at each request");
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(10)).await;
+    tokio::time::resume();
+    assert_eq!(ask().await.unwrap(), "Bearer u-1");
+    issuer.give("t-ada", json!({"access_token": "u-2", "token_type": "Bearer"}));
+    assert_eq!(ask().await.unwrap(), "Bearer u-2", "the first was over at once");
+    let headers = HeaderMap::new();
+    let user = CredentialUser { headers: &headers, principal: "corp/ada" };
+    let found = credential.headers(user, None).await.unwrap().unwrap();
+    assert!(found.until.is_some(), "one without an end ends with the token that it is for");
+}
+
+#[test]
+fn what_is_at_hand_of_users_is_bounded() {
+    let users = UserTable::default();
+    for number in 0..=MOST_USERS {
+        users.find(&number.to_string(), || Some(number)).unwrap();
+    }
+    assert_eq!(lock(&users.0).len(), MOST_USERS);
+    let last = users.find(&MOST_USERS.to_string(), || None);
+    assert_eq!(last.as_deref(), Some(&MOST_USERS));
 }

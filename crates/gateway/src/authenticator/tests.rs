@@ -277,3 +277,44 @@ async fn a_stream_ends_a_minute_after_the_newest_token_of_its_user() {
     assert_eq!(site.sessions(), 0);
     assert_eq!(ask("POST", &second, &session, &ping).await.status(), 401);
 }
+
+// wire: OX-6
+#[tokio::test]
+async fn the_newest_token_of_a_user_is_kept_while_tokens_are_exchanged() {
+    let issuer = Issuer::start().await;
+    let (authenticator, ahead) = accepting(&issuer);
+    let server = Server::builder("any", "1").build().unwrap();
+    let gate = authenticator.gate_at(Some(Place::All), vec!["/mcp".to_owned()]);
+    let site = Site::new(server, SiteOptions { authenticator: Some(gate), ..Default::default() });
+    let now = issuer.claims("ada", "", &json!({}))["iat"].as_u64().unwrap();
+    let token = |who: &str, lasts: u64| {
+        issuer.token(who, "http://localhost/mcp", &json!({"exp": now + lasts}))
+    };
+    let come = async |token: &str| {
+        let request = Request::builder().method("POST").uri("/mcp").header("host", "localhost");
+        let request = request.header("authorization", format!("Bearer {token}"));
+        site.endpoint(request.body(String::new()).unwrap()).await.status()
+    };
+    let kept = |name: &str| {
+        authenticator.subject_token(name).map(|it| it.token.reveal().to_owned()).unwrap_or_default()
+    };
+    let (short, long, bob) = (token("ada", 300), token("ada", 500), token("bob", 400));
+    come(&short).await;
+    assert_eq!(kept("corp/ada"), "", "no server exchanges tokens");
+    authenticator.keep_subjects(true);
+    come(&short).await;
+    assert_eq!(kept("corp/ada"), short);
+    come(&long).await;
+    come(&short).await;
+    come(&bob).await;
+    assert_eq!((kept("corp/ada"), kept("corp/bob")), (long.clone(), bob));
+    let not_ours = issuer.token("ada", "https://other.example", &json!({"exp": now + 900}));
+    assert_eq!(come(&not_ours).await, 401);
+    assert_eq!(kept("corp/ada"), long, "one for another audience is not exchanged");
+    ahead.store(500, Ordering::Relaxed);
+    assert_eq!(kept("corp/ada"), "", "it is over, though the user is there for a minute more");
+    ahead.store(0, Ordering::Relaxed);
+    assert_eq!(kept("corp/ada"), long);
+    authenticator.keep_subjects(false);
+    assert_eq!(kept("corp/ada"), "");
+}

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::json;
 use switchboard_net::access::{AuthAnswer, AuthDenial, Authenticate as _, EntryRequest, Who};
 use switchboard_net::auth::jws::looks_like_jwt;
+use switchboard_proto::auth::Secret;
 use switchboard_proto::auth::claims::is_audience;
 
 use super::{EntranceGate, KeyTable};
@@ -113,9 +114,10 @@ impl EntranceGate {
             None => issuers.check(token, hash),
         };
         let base = base(tokens, request);
+        let shown = self.authenticator.subject_to_keep(token);
         match check {
             TokenCheck::Now(Ok(known)) => {
-                AuthAnswer::Now(self.admit_token(&known, tokens, base.as_deref(), || {
+                AuthAnswer::Now(self.admit_token(&known, tokens, base.as_deref(), shown, || {
                     Denials::new(self, tokens, request)
                 }))
             }
@@ -128,7 +130,9 @@ impl EntranceGate {
                 let base = base.map(Cow::into_owned);
                 AuthAnswer::Later(Box::pin(async move {
                     match check.run().await {
-                        Ok(known) => gate.admit_token(&known, &tokens, base.as_deref(), || denials),
+                        Ok(known) => {
+                            gate.admit_token(&known, &tokens, base.as_deref(), shown, || denials)
+                        }
                         Err(denial) => Err(denials.of(denial)),
                     }
                 }))
@@ -165,6 +169,7 @@ impl EntranceGate {
         known: &Arc<KnownToken>,
         tokens: &TokenAccess,
         base: Option<&str>,
+        shown: Option<Secret>,
         denials: impl FnOnce() -> Denials,
     ) -> Result<Who, AuthDenial> {
         let facts = &known.facts;
@@ -190,6 +195,9 @@ impl EntranceGate {
                 Some(scope) => denials().insufficient(&scope),
                 None => self.not_for_them(),
             });
+        }
+        if let Some(shown) = shown {
+            self.authenticator.keep_subject(&user.user, known, shown);
         }
         self.authenticator.sweep_token_users();
         Ok(self.enter(&user.user, None, Some(Arc::clone(known))))

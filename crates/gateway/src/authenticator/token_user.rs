@@ -2,11 +2,12 @@
 //! of theirs counts, and are forgotten when the last one is over.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Duration;
 
 use switchboard_net::OwnedTask;
+use switchboard_proto::auth::Secret;
 use switchboard_proto::auth::claims::LEEWAY;
 use tokio::sync::Notify;
 
@@ -30,12 +31,40 @@ pub(crate) struct TokenUser {
     pub(super) principal: Arc<Principal>,
 }
 
+/// The newest token of a user, to be exchanged.
+#[derive(Debug)]
+pub(super) struct KeptToken {
+    token: Secret,
+    /// What is known of it. A token that is forgotten there is not exchanged.
+    known: Weak<KnownToken>,
+}
+
+impl KeptToken {
+    /// What is known of it, if it counts at this time.
+    fn find_valid(&self, now: u64) -> Option<Arc<KnownToken>> {
+        let known = self.known.upgrade()?;
+        (known.is_signed() && now < known.facts.expires).then_some(known)
+    }
+}
+
+/// A valid access token of a user, to be exchanged for another (OX-6).
+#[derive(Clone, Debug)]
+pub(crate) struct SubjectToken {
+    pub(crate) token: Secret,
+    /// When it expires, in seconds of Unix time.
+    pub(crate) expires: u64,
+    /// Whose it is: the user's name and the issuer.
+    pub(crate) identity: Option<Arc<str>>,
+}
+
 /// All users with tokens, by name.
 #[derive(Default)]
 pub(super) struct TokenUsers {
     users: RwLock<HashMap<Arc<str>, Arc<Usage>>>,
     /// The task that ends what belongs to users whose tokens are over.
     sweeping: Mutex<Option<OwnedTask>>,
+    /// Whether their newest tokens are kept: some server is shown what they are exchanged for.
+    keeps_subjects: AtomicBool,
     /// Told when a user comes, whose token may be over first, and when a key is gone.
     pub(super) earlier: Arc<Notify>,
 }
@@ -144,6 +173,40 @@ impl Authenticator {
         let found = TokenUser { edition: table.edition, user, principal };
         *known = Some(found.clone());
         Some(found)
+    }
+
+    /// Keeps the newest token of each user from here on, or forgets them all.
+    pub(crate) fn keep_subjects(&self, keeps: bool) {
+        self.token_users.keeps_subjects.store(keeps, Ordering::SeqCst);
+        if !keeps {
+            read(&self.token_users.users).values().for_each(|user| *lock(&user.subject) = None);
+        }
+    }
+
+    /// A token that was shown, if it is to be kept once it is found valid.
+    pub(super) fn subject_to_keep(&self, token: &str) -> Option<Secret> {
+        self.token_users.keeps_subjects.load(Ordering::Relaxed).then(|| Secret::new(token))
+    }
+
+    /// Keeps a valid token of a user, unless there is one that is valid for longer.
+    pub(super) fn keep_subject(&self, user: &Usage, known: &Arc<KnownToken>, token: Secret) {
+        let mut kept = lock(&user.subject);
+        let now = (self.sessions.clock)();
+        let before = kept.as_ref().and_then(|kept| kept.find_valid(now));
+        let is_newest = before.is_none_or(|it| it.facts.expires <= known.facts.expires);
+        if is_newest && self.token_users.keeps_subjects.load(Ordering::SeqCst) {
+            *kept = Some(KeptToken { token, known: Arc::downgrade(known) });
+        }
+    }
+
+    /// The newest valid token of a user. None for users with keys.
+    pub(crate) fn subject_token(&self, name: &str) -> Option<SubjectToken> {
+        let user = read(&self.token_users.users).get(name).cloned()?;
+        let kept = lock(&user.subject);
+        let kept = kept.as_ref()?;
+        let known = kept.find_valid((self.sessions.clock)())?;
+        let (token, identity) = (kept.token.clone(), user.identity.clone());
+        Some(SubjectToken { token, expires: known.facts.expires, identity })
     }
 
     /// A user with tokens.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Strategy, Target};
-use switchboard_proto::auth::ResourceParameter;
+use switchboard_proto::auth::{GrantType, ResourceParameter};
 
 use super::expand;
 use super::key::{FOR_COMMANDS, FOR_URLS, KEYS, THEIRS, find, similar};
@@ -170,6 +170,25 @@ impl<'r, 't> EntryDraft<'r, 't> {
         }
     }
 
+    /// The tokens of users go to whom the file names, and nowhere else (OX-6).
+    fn check_exchange(&mut self, name: &MemberKey, is_command: bool) {
+        let settings = &self.plan.oauth.settings;
+        if !matches!(settings.grant, GrantType::Exchange { .. }) {
+            return;
+        }
+        let (what, instead) = if is_command {
+            ("a command cannot have the grant \"token-exchange\"", "use another grant")
+        } else if !settings.names_issuer() || settings.client_id.is_none() {
+            let instead = "add \"issuer\" (or \"tokenUrl\") and \"clientId\" to \"oauth\"";
+            ("the grant \"token-exchange\" is not complete", instead)
+        } else if settings.dpop {
+            ("tokens that are exchanged are bound to no key", "leave out \"dpop\"")
+        } else {
+            return;
+        };
+        self.reader.error(&name.place, what.to_owned(), instead);
+    }
+
     fn unknown(&mut self, key: &MemberKey) {
         let what = format!("unknown key {:?}", key.value);
         match similar(&key.value) {
@@ -261,11 +280,13 @@ impl EntryDraft<'_, '_> {
                     self.tell_idle(members, "oauth", ("a command", instead));
                 }
                 self.tell_idle(members, FOR_URLS, ("a command", instead));
+                self.check_exchange(name, true);
                 self.command(name, command)
             }
             (None, Some(url)) => {
                 let instead = "leave it out; what a URL needs goes into \"headers\"";
                 self.tell_idle(members, FOR_COMMANDS, ("elsewhere", instead));
+                self.check_exchange(name, false);
                 self.remote(url)
             }
             (Some(_), Some(url)) => {

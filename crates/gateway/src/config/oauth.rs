@@ -55,6 +55,8 @@ pub enum AccountOwner {
     Operator,
     /// Each user has their own.
     EachUser,
+    /// None: the access token of each user is exchanged for one of the server.
+    Exchanged,
     /// The gateway has users, and the file does not say.
     Unsaid,
 }
@@ -114,6 +116,12 @@ pub(super) const KEYS: &[OauthKey] = &[
         FLAG,
         "The authorization server supports PKCE, though it does not say so.",
         |it, at| it.plan.oauth.settings.assume_pkce = it.reader.flag(at).unwrap_or_default(),
+    ),
+    key(
+        &["audience"],
+        TEXT,
+        "Whom a token exchange is for, where the identity provider wants more than the resource.",
+        |it, at| it.plan.oauth.settings.audience = it.reader.text(at),
     ),
     key(
         &["authorizationUrl", "authorizationEndpoint"],
@@ -287,11 +295,12 @@ fn grant(it: &mut EntryDraft<'_, '_>, (key, node): KeyValue<'_>) {
         Some("authorization-code" | "authorization_code") => Some(GrantType::Code),
         Some("client-credentials" | "client_credentials") => Some(GrantType::ClientCredentials),
         Some("device-code" | "device_code") => Some(GrantType::Device),
+        Some("token-exchange" | "token_exchange") => Some(GrantType::Exchange { subject: None }),
         // The identity provider says the rest, before or after.
         Some("enterprise") => return,
         _ => {
-            let instead = "write \"authorization-code\", \"client-credentials\", \"device-code\" \
-                           or \"enterprise\"";
+            let instead = "write \"authorization-code\", \"client-credentials\", \"device-code\", \
+                           \"token-exchange\" or \"enterprise\"";
             it.reader.fail((key, node), " is no grant", instead)
         }
     };

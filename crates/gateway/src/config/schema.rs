@@ -150,8 +150,9 @@ pub(super) const WORDS: Shape = || reference("words");
 pub(super) const OAUTH: Shape = || either(FLAG(), reference("oauth"));
 pub(super) const OBJECT: Shape = || json!({ "type": "object" });
 pub(super) const GRANT: Shape = || {
-    let words = ["authorization-code", "client-credentials", "device-code", "enterprise"];
-    json!({ "enum": words })
+    json!({ "enum": [
+        "authorization-code", "client-credentials", "device-code", "enterprise", "token-exchange",
+    ] })
 };
 pub(super) const ACCOUNT: Shape = || json!({ "enum": ["user", "shared"] });
 pub(super) const INJECT: Shape = || {

@@ -182,8 +182,13 @@ impl ServerPlan {
         self.process == Children::PerUser || !self.passes().is_empty() || self.has_accounts()
     }
 
-    /// Whether each user has an account of their own there (OU-1).
+    /// Whether each user is known there by a token of their own (OU-1, OX-6).
     pub fn has_accounts(&self) -> bool {
+        matches!(self.oauth.owner, AccountOwner::EachUser | AccountOwner::Exchanged)
+    }
+
+    /// Whether each user signs in there.
+    pub fn wants_sign_in(&self) -> bool {
         self.oauth.owner == AccountOwner::EachUser
     }
 

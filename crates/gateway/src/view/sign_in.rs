@@ -73,7 +73,7 @@ impl Front {
         request: &FrontRequest,
         running: &RunningServer,
     ) -> Option<Arc<SignInRecovery>> {
-        let connector = self.fleet.connector().filter(|_| running.plan.has_accounts())?;
+        let connector = self.fleet.connector().filter(|_| running.plan.wants_sign_in())?;
         Some(Arc::new_cyclic(|this| SignInRecovery {
             front: Arc::clone(self),
             connector: Arc::clone(connector),
@@ -90,7 +90,7 @@ impl Front {
     /// Whether this is a call of our own tool at a server.
     pub(super) fn is_sign_in(&self, plan: &ServerPlan, request: &Message) -> bool {
         let is_named = || request.string(Member::Name).is_some_and(|name| name == SIGN_IN);
-        if !plan.has_accounts() || request.method() != method::CALL_TOOL || !is_named() {
+        if !plan.wants_sign_in() || request.method() != method::CALL_TOOL || !is_named() {
             return false;
         }
         let has_own = |it: &Definition| *it.server == *plan.name && it.name() == SIGN_IN;
@@ -134,7 +134,7 @@ impl Front {
         };
         let members = self.members();
         let has_accounts = |name: &Arc<str>| {
-            self.fleet.running(name).is_some_and(|running| running.plan.has_accounts())
+            self.fleet.running(name).is_some_and(|running| running.plan.wants_sign_in())
         };
         members.iter().filter(|name| has_accounts(name) && is_unsigned(name)).cloned().collect()
     }
@@ -149,7 +149,7 @@ impl Front {
         let connector = self
             .fleet
             .connector()
-            .filter(|_| running.plan.has_accounts() && running.plan.oauth.inject.is_some());
+            .filter(|_| running.plan.wants_sign_in() && running.plan.oauth.inject.is_some());
         let Some(connector) = connector.map(Arc::clone) else {
             return open(Arc::clone(self), request);
         };

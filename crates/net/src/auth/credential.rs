@@ -191,27 +191,45 @@ impl OauthCredential {
     fn add(&self, to: &mut FetchedHeaders, record: &TokenRecord) -> Result<(), AuthError> {
         let key = record.source.dpop_key.clone();
         let scheme = if key.is_some() { "DPoP" } else { "Bearer" };
-        let value = format!("{scheme} {}", self.word(record));
-        let mut value = HeaderValue::from_str(&value)
-            .map_err(|_| AuthError::OddToken { found: "unusable".to_owned() })?;
-        value.set_sensitive(true);
-        to.headers.insert(AUTHORIZATION, value);
+        show_token(to, &format!("{scheme} {}", self.word(record)))?;
         if let Some(key) = key {
             self.bind(BoundToken { key, token: record.access_token.clone() });
         }
-        if let Some(end) = record.expires_at {
-            let life = end.saturating_sub(record.issued_at);
-            let left = end.saturating_sub(self.authorizer.tools().now());
-            let left = Duration::from_secs(left.saturating_sub((life / 10).min(60)).max(1));
-            let until = now().checked_add(left);
-            to.until = to.until.into_iter().chain(until).min();
-        }
+        limit_life(to, record, self.authorizer.tools().now());
+        Ok(())
+    }
+}
+
+fn show_token(to: &mut FetchedHeaders, authorization: &str) -> Result<(), AuthError> {
+    let mut value = HeaderValue::from_str(authorization)
+        .map_err(|_| AuthError::OddToken { found: "unusable".to_owned() })?;
+    value.set_sensitive(true);
+    to.headers.insert(AUTHORIZATION, value);
+    Ok(())
+}
+
+/// Headers with this token are to be fetched again shortly before it is over.
+fn limit_life(to: &mut FetchedHeaders, record: &TokenRecord, unix_now: u64) {
+    if let Some(end) = record.expires_at {
+        let life = end.saturating_sub(record.issued_at);
+        let left = end.saturating_sub(unix_now);
+        let left = Duration::from_secs(left.saturating_sub((life / 10).min(60)).max(1));
+        let until = now().checked_add(left);
+        to.until = to.until.into_iter().chain(until).min();
+    }
+}
+
+impl FetchedHeaders {
+    /// Adds a bearer token; they are to be fetched again shortly before it is over.
+    pub fn show_bearer(&mut self, record: &TokenRecord, unix_now: u64) -> Result<(), AuthError> {
+        show_token(self, &format!("Bearer {}", record.access_token.reveal()))?;
+        limit_life(self, record, unix_now);
         Ok(())
     }
 }
 
 /// The token in the headers that a server was shown.
-fn shown_token(headers: &HeaderMap) -> Option<String> {
+pub fn shown_token(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     value.split_once(' ').map(|(_, token)| token.to_owned())
 }

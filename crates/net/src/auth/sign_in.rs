@@ -397,6 +397,13 @@ impl Authorizer {
         Some(GrantType::Enterprise(IdentityProvider::Token(Box::new(token))))
     }
 
+    /// A token for the user whose access token `subject` is. It is not kept (OX-6).
+    pub async fn exchange(&self, subject: Secret) -> Result<TokenRecord, AuthError> {
+        let mut goal = self.inner.goal(None, None, String::new());
+        goal.settings.grant = GrantType::Exchange { subject: Some(subject) };
+        self.inner.drive(SignIn::new(goal, Arc::clone(&self.inner.tools)), None).await
+    }
+
     /// Has the tokens taken back, and forgets them. False if there were none.
     pub async fn sign_out(&self) -> Result<bool, AuthError> {
         let inner = &*self.inner;

@@ -173,6 +173,13 @@ impl Flow {
                 endpoint.exchange(provider, source.resource.as_deref().unwrap_or(&server)).await
             }
             GrantType::Workload { assertion } => endpoint.use_assertion(assertion).await,
+            GrantType::Exchange { subject: Some(subject) } => {
+                endpoint.exchange_access_token(subject).await
+            }
+            GrantType::Exchange { subject: None } => {
+                let text = "tokens are exchanged for the users of `switchboard serve` alone";
+                Err(AuthError::Settings(text.to_owned()))
+            }
         }
     }
 
@@ -212,7 +219,14 @@ impl Flow {
 
     async fn discover(&self) -> Result<Discovered, AuthError> {
         let (server, settings) = (self.server()?, &self.goal.settings);
-        let resource = if settings.is_local { None } else { self.find_resource(&server).await? };
+        let exchanges = matches!(settings.grant, GrantType::Exchange { .. });
+        if exchanges && !settings.names_issuer() {
+            let text = "a token exchange needs to know where: set oauth.issuer or oauth.tokenUrl";
+            return Err(AuthError::Settings(text.to_owned()));
+        }
+        // The server has no say in who gets the token of a user (OX-6).
+        let resource =
+            if settings.is_local || exchanges { None } else { self.find_resource(&server).await? };
         let mut is_guess = false;
         let mut metadata = match (&resource, &settings.issuer, &settings.metadata_url) {
             _ if settings.names_all_endpoints() => ServerMetadata::default(),
@@ -371,8 +385,10 @@ impl Flow {
             };
             return Ok(Registration { redirect_uris, ..known });
         }
-        let needs_id =
-            matches!(settings.grant, GrantType::ClientCredentials | GrantType::Enterprise(_));
+        let needs_id = matches!(
+            settings.grant,
+            GrantType::ClientCredentials | GrantType::Enterprise(_) | GrantType::Exchange { .. }
+        );
         if needs_id || matches!(settings.grant, GrantType::Workload { .. }) {
             let text = "this way of signing in needs a client id: set oauth.clientId";
             return if needs_id {

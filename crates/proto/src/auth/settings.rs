@@ -28,6 +28,8 @@ pub struct OauthSettings {
     pub scopes: Option<Vec<String>>,
     /// What the token is for.
     pub resource: ResourceParameter,
+    /// Whom a token exchange is for, beside the resource.
+    pub audience: Option<String>,
     /// More parameters of the authorization request. They replace none of ours.
     pub authorize_params: Vec<(String, String)>,
     /// The authorization server has PKCE, though it does not say so.
@@ -71,6 +73,11 @@ pub enum GrantType {
     Workload {
         /// The JWT of the platform.
         assertion: Secret,
+    },
+    /// The access token of a user of the gateway is exchanged for one of the server (OX-6).
+    Exchange {
+        /// The token of the user, which no file has.
+        subject: Option<Secret>,
     },
 }
 

@@ -724,6 +724,43 @@ fn machines_and_companies_sign_in_without_a_page() {
 }
 
 #[test]
+fn a_users_token_is_exchanged_where_the_file_says_and_the_server_has_no_say() {
+    // wire: OX-6, OR-17
+    let mut world = World::new();
+    world.settings.grant = GrantType::Exchange { subject: Some(Secret::new("users-own")) };
+    world.settings.client_id = Some("gw".to_owned());
+    world.settings.client_secret = Some(Secret::new("s"));
+    world.settings.audience = Some("api".to_owned());
+    let why = world.sign_in().unwrap_err().to_string();
+    assert!(why.contains("oauth.issuer"), "{why}");
+    assert_eq!(world.log, [""; 0], "the server's metadata would say where the token goes");
+    world.settings.issuer = Some(AS.to_owned());
+    let record = world.sign_in().unwrap();
+    assert_eq!(record.access_token, Secret::new("a1"));
+    assert!(world.log.iter().all(|line| line.starts_with(AS)), "{:#?}", world.log);
+    let sent = world.token_requests()[0].clone();
+    for part in [
+        "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&",
+        "subject_token=users-own&",
+        "subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token&",
+        "audience=api&",
+        "resource=https%3A%2F%2Fmcp.example%2Fmcp [Basic Z3c6cw==]",
+    ] {
+        assert!(sent.contains(part), "{part} {sent}");
+    }
+    let refused = json!({"error": "invalid_target", "error_description": "not for users-own"});
+    world.put(&format!("{AS}/token"), 400, refused);
+    let why = world.sign_in().unwrap_err().to_string();
+    assert!(why.contains("invalid_target") && why.contains("allow the client \"gw\""), "{why}");
+    assert!(!why.contains("users-own"), "{why}");
+    let same = json!({"access_token": "users-own", "token_type": "Bearer"});
+    world.put(&format!("{AS}/token"), 200, same);
+    assert!(matches!(world.sign_in(), Err(AuthError::OddToken { .. })), "it would be passed on");
+    world.settings.grant = GrantType::Exchange { subject: None };
+    assert!(matches!(world.sign_in(), Err(AuthError::Settings(_))));
+}
+
+#[test]
 fn a_record_of_another_program_is_completed_before_it_is_renewed() {
     // wire: OT-10, OC-10, OC-24
     let mut world = World::new();

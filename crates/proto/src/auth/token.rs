@@ -27,6 +27,7 @@ const ASSERTION: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const DEVICE: &str = "urn:ietf:params:oauth:grant-type:device_code";
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 const REFRESH_TOKEN: &str = "urn:ietf:params:oauth:token-type:refresh_token";
+const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 const CLIENT_ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
@@ -118,6 +119,35 @@ impl<'f> TokenEndpoint<'f> {
         let response = there.send(endpoint, self.with_scope(parameters)).await?;
         let given = read_tokens(endpoint, &response)?;
         self.use_assertion(&given.access_token).await
+    }
+
+    /// A token for the bearer of another one, with an audience of its own (OX-6).
+    pub(super) async fn exchange_access_token(
+        &self,
+        subject: &Secret,
+    ) -> Result<TokenRecord, AuthError> {
+        let mut parameters = vec![
+            ("grant_type", EXCHANGE),
+            ("subject_token", subject.reveal()),
+            ("subject_token_type", ACCESS_TOKEN),
+            ("requested_token_type", ACCESS_TOKEN),
+        ];
+        parameters.extend(self.settings.audience.iter().map(|it| ("audience", it.as_str())));
+        match self.get_tokens(self.with_scope(parameters)).await {
+            Err(AuthError::Refused { error, description }) => {
+                // What a server says is logged; a token that it repeats is not.
+                let is_tame = |text: &String| !text.contains(subject.reveal());
+                let error = Some(error).filter(is_tame).unwrap_or_default();
+                let description = description.filter(is_tame);
+                let issuer = self.source.issuer.clone();
+                let client = self.source.client.client_id.clone();
+                Err(AuthError::ExchangeRefused { issuer, client, error, description })
+            }
+            Ok(record) if record.access_token == *subject => {
+                Err(AuthError::OddToken { found: "the user's own".to_owned() })
+            }
+            other => other,
+        }
     }
 
     /// Shows a person a code to type elsewhere, and asks until they have (RFC 8628).
@@ -331,6 +361,11 @@ pub fn basic_authorization(client_id: &str, secret: &str) -> Secret {
 }
 
 impl OauthSettings {
+    /// Whether the user says who issues tokens.
+    pub fn names_issuer(&self) -> bool {
+        self.issuer.is_some() || self.metadata_url.is_some() || self.endpoints.token.is_some()
+    }
+
     /// Whether nothing has to be found out about the authorization server.
     pub(super) fn names_all_endpoints(&self) -> bool {
         let needs_page = self.grant == super::GrantType::Code;

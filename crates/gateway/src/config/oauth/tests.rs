@@ -140,6 +140,16 @@ fn mistakes_in_the_block_are_told_and_its_secrets_are_not() {
         (r#""oauth": {"clientSecrets": "${S}"}"#, Weight::Error, "unknown key \"clientSecrets\""),
         (r#""oauth": {"clientSecret": 7}"#, Weight::Error, "\"clientSecret\" is a number"),
         (r#""oauth": {"grant": "password"}"#, Weight::Error, "\"grant\" is no grant"),
+        (
+            r#""oauth": {"grant": "token-exchange", "clientId": "c"}"#,
+            Weight::Error,
+            "\"token-exchange\" is not complete",
+        ),
+        (
+            r#""oauth": {"grant": "token-exchange", "issuer": "https://i", "clientId": "c", "dpop": true}"#,
+            Weight::Error,
+            "bound to no key",
+        ),
         (r#""oauth": {"callbackPort": 70000}"#, Weight::Error, "\"callbackPort\" is no port"),
         (r#""oauth": {"redirectUri": "http://:x"}"#, Weight::Error, "is no address"),
         (r#""oauth": {"redirectUri": "cursor://a/b"}"#, Weight::Note, "does not lead"),
@@ -150,6 +160,14 @@ fn mistakes_in_the_block_are_told_and_its_secrets_are_not() {
         assert_eq!(found, Some(weight), "{block}: {told}");
         assert!(told.contains(text), "{block}: {told}");
     }
+    let command = r#"{"mcpServers": {"a": {"command": "c", "oauth": {"grant": "token-exchange", "clientId": "x"}}}}"#;
+    let problems = parse("m.json", command).problems;
+    assert!(problems.iter().any(|it| it.to_string().contains("a command cannot")), "{problems:?}");
+    let exchange = plan(
+        r#""oauth": {"grant": "token-exchange", "tokenUrl": "https://i/token", "clientId": "c", "audience": "api"}"#,
+    );
+    assert_eq!(exchange.settings.grant, GrantType::Exchange { subject: None });
+    assert_eq!(exchange.settings.audience.as_deref(), Some("api"));
     let file = r#"{"mcpServers": {"a": {"command": "c", "oauth": {"clientId": "x"}}}}"#;
     let problems = parse("m.json", file).problems;
     assert_eq!(problems.len(), 1, "{problems:?}");
