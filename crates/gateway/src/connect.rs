@@ -5,6 +5,7 @@
 //!   GET  /connect/ID   what is connected, and a form that asks for the user's key
 //!   POST /connect/ID   the right key: the link is used up, and a page leads to the sign-in
 //!   GET  /oauth/callback   the same browser comes back; tokens are kept for this user
+//!   GET  /oauth/client.json   who the gateway is, for authorization servers
 //! ```
 //!
 //! A user with an access token signs in at their issuer in place of showing a key.
@@ -28,7 +29,7 @@ use switchboard_net::connection::ClientConnection;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::page::{LivePage, PageReply, PageVisit};
 use switchboard_net::http::site::SitePage;
-use switchboard_proto::auth::{AuthError, Challenge, OauthSettings};
+use switchboard_proto::auth::{AuthError, Challenge, GrantType, OauthSettings};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use tokio::sync::{oneshot, watch};
@@ -61,6 +62,8 @@ const BEGINNING: Duration = Duration::from_secs(35);
 pub const CONNECT_PATH: &str = "/connect";
 /// Where people come back to.
 pub const CALLBACK_PATH: &str = "/oauth/callback";
+/// Where authorization servers read who we are (OC-21).
+pub const DOCUMENT_PATH: &str = "/oauth/client.json";
 
 /// Connects users with servers.
 pub struct UserConnector {
@@ -163,7 +166,12 @@ impl UserConnector {
         let page = |path: &str, page| (path.to_owned(), SitePage::Live(page));
         let links: Arc<dyn LivePage> = Arc::new(ConnectPage(Arc::clone(self)));
         let callback: Arc<dyn LivePage> = Arc::new(ReturnPage(Arc::clone(self)));
-        vec![page(CONNECT_PATH, links), page(CALLBACK_PATH, callback)]
+        let document: Arc<dyn LivePage> = Arc::new(DocumentPage(Arc::clone(self)));
+        vec![
+            page(CONNECT_PATH, links),
+            page(CALLBACK_PATH, callback),
+            page(DOCUMENT_PATH, document),
+        ]
     }
 
     /// A link for a user, to connect a server; why there is none. The user's link to the same
@@ -227,6 +235,26 @@ impl UserConnector {
         tokio::time::timeout(patience, waiting).await.is_ok()
     }
 
+    /// Our id at authorization servers that read documents: the URL of ours, if it has https.
+    fn document_url(&self) -> Option<String> {
+        let base = read(&self.base).clone().filter(|base| base.starts_with("https://"))?;
+        Some(format!("{base}{DOCUMENT_PATH}"))
+    }
+
+    /// The server, to sign in to: our document says who we are there, unless the file says
+    /// something else. The document is that of a client which has no key.
+    fn described(&self, server: &ServerPlan) -> ServerPlan {
+        let mut server = server.clone();
+        let settings = &mut server.oauth.settings;
+        let is_ours = settings.grant == GrantType::Code
+            && settings.client_id.is_none()
+            && settings.private_key.is_none();
+        if is_ours && settings.client_metadata_url.is_none() {
+            settings.client_metadata_url = self.document_url();
+        }
+        server
+    }
+
     /// Begins the sign-in of a link that its own user has opened: where the browser goes.
     async fn begin(&self, link: ConnectLink, browser: &str, id: &str) -> Result<String, String> {
         let base = read(&self.base).clone().unwrap_or_default();
@@ -241,7 +269,8 @@ impl UserConnector {
         let accounts = Accounts { options, ..self.accounts.clone() };
         let ConnectLink { server, principal, told, .. } = link;
         let fetch = self.fetch.clone();
-        let authorizer = accounts.authorizer(&server, Some(&principal), fetch, person);
+        let described = self.described(&server);
+        let authorizer = accounts.authorizer(&described, Some(&principal), fetch, person);
         let authorizer = authorizer.ok_or("the server has no account to sign in to")?;
         let authorizer = authorizer.coming_back_to(page);
         let challenge = self.accounts.challenge(&server, &principal);
@@ -470,6 +499,14 @@ struct ReturnPage(Arc<UserConnector>);
 impl LivePage for ReturnPage {
     fn visit(&self, visit: PageVisit) -> PageReply<'_> {
         Box::pin(self.0.visit_callback(visit))
+    }
+}
+
+struct DocumentPage(Arc<UserConnector>);
+
+impl LivePage for DocumentPage {
+    fn visit(&self, visit: PageVisit) -> PageReply<'_> {
+        Box::pin(std::future::ready(self.0.visit_document(&visit)))
     }
 }
 
