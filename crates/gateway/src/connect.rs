@@ -29,7 +29,7 @@ use switchboard_net::connection::ClientConnection;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::page::{LivePage, PageReply, PageVisit};
 use switchboard_net::http::site::SitePage;
-use switchboard_proto::auth::{AuthError, Challenge, GrantType, OauthSettings};
+use switchboard_proto::auth::{AuthError, Challenge, GrantType, OauthSettings, Secret};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use tokio::sync::{oneshot, watch};
@@ -40,7 +40,7 @@ use crate::authenticator::Authenticator;
 use crate::fleet::Fleet;
 use crate::idp::{IdpClient, IdpVisit};
 use crate::plan::ServerPlan;
-use crate::token::IssuerRule;
+use crate::token::{IssuerRule, TokenAccess};
 use crate::{lock, read, write};
 
 /// How long a link, and the sign-in that it leads to, may take (OU-2, OC-36).
@@ -317,13 +317,8 @@ impl UserConnector {
                 rule.issuer, rule.name
             )
         };
-        let settings = OauthSettings {
-            client_id: Some(rule.client_id.clone().ok_or_else(missing)?),
-            client_secret: rule.client_secret.clone(),
-            is_brief: true,
-            ..OauthSettings::default()
-        };
         let authenticator = self.authenticator.get().ok_or_else(missing)?;
+        let settings = idp_settings(rule, authenticator.tokens().as_deref()).ok_or_else(missing)?;
         let fetch = self.fetch.clone();
         IdpClient::new(authenticator, &rule.name, settings, fetch).ok_or_else(missing)
     }
@@ -363,6 +358,18 @@ impl UserConnector {
         state.wrong.push_back(now);
         Err(Refused::Other)
     }
+}
+
+/// Who we are at an issuer: what its block says, else what the facade before it has.
+fn idp_settings(rule: &IssuerRule, tokens: Option<&TokenAccess>) -> Option<OauthSettings> {
+    let facade = tokens.and_then(|it| it.facade.as_ref()).filter(|it| it.issuer == rule.name);
+    let (client_id, client_secret) = match (&rule.client_id, facade) {
+        (Some(id), _) => (id.clone(), rule.client_secret.clone()),
+        (None, Some(it)) => (it.client_id.clone(), it.client_secret.clone().map(Secret::new)),
+        (None, None) => return None,
+    };
+    let (client_id, is_brief) = (Some(client_id), true);
+    Some(OauthSettings { client_id, client_secret, is_brief, ..OauthSettings::default() })
 }
 
 /// Why a visitor may not begin.

@@ -9,6 +9,7 @@ use switchboard_net::upstream::{Strategy, Target};
 
 use super::*;
 use crate::policy::Access;
+use crate::token::FacadeRule;
 
 const ADA: &str = "key-of-ada-0123456789abcdef";
 const BOB: &str = "key-of-bob-0123456789abcdef";
@@ -247,4 +248,29 @@ async fn users_sign_in_by_the_document_unless_the_file_says_otherwise() {
     assert_eq!(url(|it| it.grant = GrantType::Device), None, "the document does not name it");
     desk.connector.set_base(Some("http://127.0.0.1:3001".to_owned()));
     assert_eq!(url(|_| ()), None, "no document without https");
+}
+
+#[test]
+fn the_facade_lends_its_client_id_to_its_own_issuer() {
+    // wire: OU-3
+    let (name, issuer) = ("corp".to_owned(), "https://idp.example".to_owned());
+    let plain = IssuerRule { name, issuer, ..IssuerRule::default() };
+    let facade = |issuer: &str| {
+        let (client_id, client_secret) = ("facade".to_owned(), Some("its secret".to_owned()));
+        let rule = FacadeRule { issuer: issuer.to_owned(), client_id, ..FacadeRule::default() };
+        let facade = Some(FacadeRule { client_secret, ..rule });
+        TokenAccess { facade, ..TokenAccess::default() }
+    };
+    let client = |rule: &IssuerRule, tokens: &TokenAccess| {
+        let settings = idp_settings(rule, Some(tokens))?;
+        let secret = settings.client_secret.map(|it| it.reveal().to_owned());
+        Some((settings.client_id?, secret))
+    };
+    let lent = Some(("facade".to_owned(), Some("its secret".to_owned())));
+    assert_eq!(client(&plain, &facade("corp")), lent);
+    assert_eq!(client(&plain, &facade("other")), None, "before another issuer");
+    assert_eq!(client(&plain, &TokenAccess::default()), None, "no facade");
+    let own = IssuerRule { client_id: Some("own".to_owned()), ..plain };
+    let named = Some(("own".to_owned(), None));
+    assert_eq!(client(&own, &facade("corp")), named, "no secret of another client");
 }
