@@ -32,11 +32,11 @@ use switchboard_net::http::site::SitePage;
 use switchboard_proto::auth::{AuthError, Challenge, GrantType, OauthSettings, Secret};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::account::Accounts;
-use crate::authenticator::Authenticator;
+use crate::authenticator::{Authenticator, Hearing};
 use crate::fleet::Fleet;
 use crate::idp::{IdpClient, IdpVisit};
 use crate::plan::ServerPlan;
@@ -78,6 +78,8 @@ pub struct UserConnector {
     done: watch::Sender<u64>,
     /// Signs the forms.
     secret: hmac::Key,
+    /// Deletes the accounts of users who are gone.
+    watching: OnceLock<(Hearing, OwnedTask)>,
     this: Weak<Self>,
 }
 
@@ -142,6 +144,7 @@ impl UserConnector {
             state: Mutex::default(),
             done: watch::Sender::new(0),
             secret,
+            watching: OnceLock::new(),
             this: Weak::clone(this),
         })
     }
@@ -159,6 +162,11 @@ impl UserConnector {
     pub(crate) fn serve(&self, fleet: &Arc<Fleet>, authenticator: &Arc<Authenticator>) {
         _ = self.fleet.set(Arc::downgrade(fleet));
         _ = self.authenticator.set(Arc::clone(authenticator));
+        self.watching.get_or_init(|| {
+            let changed = Arc::new(Notify::new());
+            let task = gone::watch_gone(Weak::clone(&self.this), Arc::clone(&changed));
+            (authenticator.on_replace(move || changed.notify_one()), OwnedTask::spawn(task))
+        });
     }
 
     /// The pages, by path.
@@ -517,6 +525,7 @@ impl LivePage for DocumentPage {
     }
 }
 
+mod gone;
 mod pages;
 #[cfg(test)]
 mod tests;
