@@ -5,6 +5,7 @@
 //!   GET  /connect/ID   what is connected, and a form that asks for the user's key
 //!   POST /connect/ID   the right key: the link is used up, and a page leads to the sign-in
 //!   GET  /oauth/callback   the same browser comes back; tokens are kept for this user
+//!   GET  /oauth/client.json   who the gateway is, for authorization servers
 //! ```
 //!
 //! A user with an access token signs in at their issuer in place of showing a key.
@@ -28,18 +29,18 @@ use switchboard_net::connection::ClientConnection;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::page::{LivePage, PageReply, PageVisit};
 use switchboard_net::http::site::SitePage;
-use switchboard_proto::auth::{AuthError, Challenge, OauthSettings};
+use switchboard_proto::auth::{AuthError, Challenge, GrantType, OauthSettings, Secret};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::account::Accounts;
-use crate::authenticator::Authenticator;
+use crate::authenticator::{Authenticator, Hearing};
 use crate::fleet::Fleet;
 use crate::idp::{IdpClient, IdpVisit};
 use crate::plan::ServerPlan;
-use crate::token::IssuerRule;
+use crate::token::{IssuerRule, TokenAccess};
 use crate::{lock, read, write};
 
 /// How long a link, and the sign-in that it leads to, may take (OU-2, OC-36).
@@ -61,6 +62,8 @@ const BEGINNING: Duration = Duration::from_secs(35);
 pub const CONNECT_PATH: &str = "/connect";
 /// Where people come back to.
 pub const CALLBACK_PATH: &str = "/oauth/callback";
+/// Where authorization servers read who we are (OC-21).
+pub const DOCUMENT_PATH: &str = "/oauth/client.json";
 
 /// Connects users with servers.
 pub struct UserConnector {
@@ -75,6 +78,8 @@ pub struct UserConnector {
     done: watch::Sender<u64>,
     /// Signs the forms.
     secret: hmac::Key,
+    /// Deletes the accounts of users who are gone.
+    watching: OnceLock<(Hearing, OwnedTask)>,
     this: Weak<Self>,
 }
 
@@ -139,6 +144,7 @@ impl UserConnector {
             state: Mutex::default(),
             done: watch::Sender::new(0),
             secret,
+            watching: OnceLock::new(),
             this: Weak::clone(this),
         })
     }
@@ -158,6 +164,11 @@ impl UserConnector {
         _ = self.authenticator.set(Arc::clone(authenticator));
         let users = Arc::downgrade(authenticator);
         self.accounts.subjects.set(move |name| users.upgrade()?.subject_token(name));
+        self.watching.get_or_init(|| {
+            let changed = Arc::new(Notify::new());
+            let task = gone::watch_gone(Weak::clone(&self.this), Arc::clone(&changed));
+            (authenticator.on_replace(move || changed.notify_one()), OwnedTask::spawn(task))
+        });
     }
 
     /// The pages, by path.
@@ -165,7 +176,12 @@ impl UserConnector {
         let page = |path: &str, page| (path.to_owned(), SitePage::Live(page));
         let links: Arc<dyn LivePage> = Arc::new(ConnectPage(Arc::clone(self)));
         let callback: Arc<dyn LivePage> = Arc::new(ReturnPage(Arc::clone(self)));
-        vec![page(CONNECT_PATH, links), page(CALLBACK_PATH, callback)]
+        let document: Arc<dyn LivePage> = Arc::new(DocumentPage(Arc::clone(self)));
+        vec![
+            page(CONNECT_PATH, links),
+            page(CALLBACK_PATH, callback),
+            page(DOCUMENT_PATH, document),
+        ]
     }
 
     /// A link for a user, to connect a server; why there is none. The user's link to the same
@@ -229,6 +245,26 @@ impl UserConnector {
         tokio::time::timeout(patience, waiting).await.is_ok()
     }
 
+    /// Our id at authorization servers that read documents: the URL of ours, if it has https.
+    fn document_url(&self) -> Option<String> {
+        let base = read(&self.base).clone().filter(|base| base.starts_with("https://"))?;
+        Some(format!("{base}{DOCUMENT_PATH}"))
+    }
+
+    /// The server, to sign in to: our document says who we are there, unless the file says
+    /// something else. The document is that of a client which has no key.
+    fn described(&self, server: &ServerPlan) -> ServerPlan {
+        let mut server = server.clone();
+        let settings = &mut server.oauth.settings;
+        let is_ours = settings.grant == GrantType::Code
+            && settings.client_id.is_none()
+            && settings.private_key.is_none();
+        if is_ours && settings.client_metadata_url.is_none() {
+            settings.client_metadata_url = self.document_url();
+        }
+        server
+    }
+
     /// Begins the sign-in of a link that its own user has opened: where the browser goes.
     async fn begin(&self, link: ConnectLink, browser: &str, id: &str) -> Result<String, String> {
         let base = read(&self.base).clone().unwrap_or_default();
@@ -243,7 +279,8 @@ impl UserConnector {
         let accounts = Accounts { options, ..self.accounts.clone() };
         let ConnectLink { server, principal, told, .. } = link;
         let fetch = self.fetch.clone();
-        let authorizer = accounts.authorizer(&server, Some(&principal), fetch, person);
+        let described = self.described(&server);
+        let authorizer = accounts.authorizer(&described, Some(&principal), fetch, person);
         let authorizer = authorizer.ok_or("the server has no account to sign in to")?;
         let authorizer = authorizer.coming_back_to(page);
         let challenge = self.accounts.challenge(&server, &principal);
@@ -290,13 +327,8 @@ impl UserConnector {
                 rule.issuer, rule.name
             )
         };
-        let settings = OauthSettings {
-            client_id: Some(rule.client_id.clone().ok_or_else(missing)?),
-            client_secret: rule.client_secret.clone(),
-            is_brief: true,
-            ..OauthSettings::default()
-        };
         let authenticator = self.authenticator.get().ok_or_else(missing)?;
+        let settings = idp_settings(rule, authenticator.tokens().as_deref()).ok_or_else(missing)?;
         let fetch = self.fetch.clone();
         IdpClient::new(authenticator, &rule.name, settings, fetch).ok_or_else(missing)
     }
@@ -336,6 +368,18 @@ impl UserConnector {
         state.wrong.push_back(now);
         Err(Refused::Other)
     }
+}
+
+/// Who we are at an issuer: what its block says, else what the facade before it has.
+fn idp_settings(rule: &IssuerRule, tokens: Option<&TokenAccess>) -> Option<OauthSettings> {
+    let facade = tokens.and_then(|it| it.facade.as_ref()).filter(|it| it.issuer == rule.name);
+    let (client_id, client_secret) = match (&rule.client_id, facade) {
+        (Some(id), _) => (id.clone(), rule.client_secret.clone()),
+        (None, Some(it)) => (it.client_id.clone(), it.client_secret.clone().map(Secret::new)),
+        (None, None) => return None,
+    };
+    let (client_id, is_brief) = (Some(client_id), true);
+    Some(OauthSettings { client_id, client_secret, is_brief, ..OauthSettings::default() })
 }
 
 /// Why a visitor may not begin.
@@ -475,6 +519,15 @@ impl LivePage for ReturnPage {
     }
 }
 
+struct DocumentPage(Arc<UserConnector>);
+
+impl LivePage for DocumentPage {
+    fn visit(&self, visit: PageVisit) -> PageReply<'_> {
+        Box::pin(std::future::ready(self.0.visit_document(&visit)))
+    }
+}
+
+mod gone;
 mod pages;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Its tokens are another issuer's to [`crate::issuer`], and their users are those of the
-//! identity provider. What is decided is in the pure parts: [`client`], [`authorize`], [`grant`].
+//! identity provider. What is decided is in the pure parts: `client`, `authorize`, `grant`.
 
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
@@ -360,7 +360,7 @@ fn json_reply(status: u16, value: &Value) -> Response<Bytes> {
 }
 
 /// What may be kept for a while.
-fn document(value: &Value) -> Response<Bytes> {
+pub(crate) fn document(value: &Value) -> Response<Bytes> {
     let mut response = json_reply(200, value);
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("max-age=300"));
     response
@@ -375,7 +375,7 @@ fn unavailable(failed: &FacadeError) -> Response<Bytes> {
     error(503, "temporarily_unavailable", "try again later")
 }
 
-fn nothing() -> Response<Bytes> {
+pub(crate) fn nothing() -> Response<Bytes> {
     json_reply(404, &json!({"error": "not_found"}))
 }
 

@@ -9,15 +9,17 @@ use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 use percent_encoding::percent_decode;
 use ring::hmac;
+use serde_json::json;
 use switchboard_net::auth::callback::CallbackVerdict;
 use switchboard_net::http::page::{PageVisit, escape, html, leave_page};
 use switchboard_net::upstream::Target;
 use tokio::time::Instant;
 
 use super::{
-    CALLBACK_PATH, CONNECT_PATH, ConnectLink, IssuerVisitor, Refused, UserConnector, random_id,
-    unhex,
+    CALLBACK_PATH, CONNECT_PATH, ConnectLink, DOCUMENT_PATH, IssuerVisitor, Refused, UserConnector,
+    random_id, unhex,
 };
+use crate::facade::{document, nothing};
 use crate::plan::ServerPlan;
 use crate::token::IssuerRule;
 use crate::{lock, read};
@@ -243,6 +245,24 @@ impl UserConnector {
             }
         }
         other_browser()
+    }
+
+    /// Who we are, for authorization servers that read it: a client without a secret (OC-22).
+    pub(super) fn visit_document(&self, visit: &PageVisit) -> Response<Bytes> {
+        let is_it =
+            matches!(visit.method, Method::GET | Method::HEAD) && visit.path == DOCUMENT_PATH;
+        let Some(url) = self.document_url().filter(|_| is_it) else { return nothing() };
+        let base = url.strip_suffix(DOCUMENT_PATH).unwrap_or_default();
+        document(&json!({
+            "client_id": url,
+            "client_name": "Switchboard",
+            "redirect_uris": [format!("{base}{CALLBACK_PATH}")],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+            // The form of SEP-3149.
+            "token_endpoint_auth_methods_supported": ["none"],
+        }))
     }
 }
 

@@ -9,6 +9,7 @@ use switchboard_net::upstream::{Strategy, Target};
 
 use super::*;
 use crate::policy::Access;
+use crate::token::FacadeRule;
 
 const ADA: &str = "key-of-ada-0123456789abcdef";
 const BOB: &str = "key-of-bob-0123456789abcdef";
@@ -198,4 +199,78 @@ async fn pending_links_are_bounded() {
     tokio::time::advance(LINK_LIFE).await;
     assert!(desk.connector.link(&desk.server, "late", None).is_ok());
     assert!(desk.connector.link(&desk.server, "", None).is_err(), "without a key");
+}
+
+#[tokio::test]
+async fn the_gateway_describes_itself_where_it_has_https() {
+    // wire: OC-21, OC-22, AUTH-10
+    let desk = Desk::new();
+    let read = |method: Method, path: &str| {
+        let (path, query, headers) = (path.to_owned(), String::new(), HeaderMap::new());
+        let visit = PageVisit { method, path, query, headers, address: None, body: Bytes::new() };
+        desk.connector.visit_document(&visit)
+    };
+    let page = read(Method::GET, "/oauth/client.json");
+    assert_eq!(page.headers()["content-type"], "application/json");
+    let said: serde_json::Value = serde_json::from_slice(page.body()).unwrap();
+    let meant = json!({
+        "client_id": "https://gw.example/oauth/client.json",
+        "client_name": "Switchboard",
+        "redirect_uris": ["https://gw.example/oauth/callback"],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "token_endpoint_auth_methods_supported": ["none"],
+    });
+    assert_eq!(said, meant);
+    assert_eq!(read(Method::POST, "/oauth/client.json").status(), 404);
+    assert_eq!(read(Method::GET, "/oauth/client.json/other").status(), 404);
+    assert!(desk.connector.pages().iter().any(|(path, _)| path == "/oauth/client.json"));
+    desk.connector.set_base(Some("http://127.0.0.1:3001".to_owned()));
+    assert_eq!(read(Method::GET, "/oauth/client.json").status(), 404, "no https");
+    desk.connector.set_base(None);
+    assert_eq!(read(Method::GET, "/oauth/client.json").status(), 404, "no URL");
+}
+
+#[tokio::test]
+async fn users_sign_in_by_the_document_unless_the_file_says_otherwise() {
+    // wire: OC-20, OC-21
+    let desk = Desk::new();
+    let url = |change: fn(&mut OauthSettings)| {
+        let mut server = ServerPlan::clone(&desk.server);
+        change(&mut server.oauth.settings);
+        desk.connector.described(&server).oauth.settings.client_metadata_url
+    };
+    assert_eq!(url(|_| ()).as_deref(), Some("https://gw.example/oauth/client.json"));
+    let other = url(|it| it.client_metadata_url = Some("https://me.example/c".to_owned()));
+    assert_eq!(other.as_deref(), Some("https://me.example/c"));
+    assert_eq!(url(|it| it.client_id = Some("gw".to_owned())), None);
+    assert_eq!(url(|it| it.grant = GrantType::Device), None, "the document does not name it");
+    desk.connector.set_base(Some("http://127.0.0.1:3001".to_owned()));
+    assert_eq!(url(|_| ()), None, "no document without https");
+}
+
+#[test]
+fn the_facade_lends_its_client_id_to_its_own_issuer() {
+    // wire: OU-3
+    let (name, issuer) = ("corp".to_owned(), "https://idp.example".to_owned());
+    let plain = IssuerRule { name, issuer, ..IssuerRule::default() };
+    let facade = |issuer: &str| {
+        let (client_id, client_secret) = ("facade".to_owned(), Some("its secret".to_owned()));
+        let rule = FacadeRule { issuer: issuer.to_owned(), client_id, ..FacadeRule::default() };
+        let facade = Some(FacadeRule { client_secret, ..rule });
+        TokenAccess { facade, ..TokenAccess::default() }
+    };
+    let client = |rule: &IssuerRule, tokens: &TokenAccess| {
+        let settings = idp_settings(rule, Some(tokens))?;
+        let secret = settings.client_secret.map(|it| it.reveal().to_owned());
+        Some((settings.client_id?, secret))
+    };
+    let lent = Some(("facade".to_owned(), Some("its secret".to_owned())));
+    assert_eq!(client(&plain, &facade("corp")), lent);
+    assert_eq!(client(&plain, &facade("other")), None, "before another issuer");
+    assert_eq!(client(&plain, &TokenAccess::default()), None, "no facade");
+    let own = IssuerRule { client_id: Some("own".to_owned()), ..plain };
+    let named = Some(("own".to_owned(), None));
+    assert_eq!(client(&own, &facade("corp")), named, "no secret of another client");
 }

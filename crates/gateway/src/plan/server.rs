@@ -320,8 +320,12 @@ impl fmt::Debug for PlanSecret {
 mod tests {
     use std::path::Path;
 
+    use switchboard_proto::auth::Secret;
+
     use super::*;
     use crate::config::{Config, Surroundings};
+    use crate::policy::Access;
+    use crate::token::{FacadeRule, Introspection, IssuerRule, TokenAccess};
 
     #[test]
     fn what_servers_are_given_is_secret_unless_it_is_a_plain_word() {
@@ -359,5 +363,24 @@ mod tests {
         }
         assert!(secrets.is_sorted_by_key(|it| std::cmp::Reverse(it.value.len())));
         assert!(!format!("{secrets:?}").contains("s3cr"));
+    }
+
+    #[test]
+    fn a_short_secret_of_an_issuer_does_not_garble_logs() {
+        let collect = |secret: &str| {
+            let (client_id, client_secret) = ("gw".to_owned(), secret.to_owned());
+            let introspect = Some(Introspection { client_id, client_secret });
+            let client_secret = Some(Secret::new(secret));
+            let rule = IssuerRule { introspect, client_secret, ..IssuerRule::default() };
+            let client_secret = Some(secret.to_owned());
+            let facade = Some(FacadeRule { client_secret, ..FacadeRule::default() });
+            let tokens = TokenAccess { issuers: vec![rule], facade, ..TokenAccess::default() };
+            let access = Access { tokens: Some(Arc::new(tokens)), ..Access::default() };
+            PlanSecret::collect(&[&Plan { access, ..Plan::default() }])
+        };
+        assert_eq!(collect(""), []);
+        assert_eq!(collect("abc"), [], "a part of many words");
+        let (name, value) = ("clientSecret".to_owned(), "abcd".to_owned());
+        assert_eq!(collect("abcd"), [PlanSecret { name, value }], "each once");
     }
 }

@@ -52,6 +52,8 @@ pub enum RecordKind {
     Client,
     /// The keys of an authorization server of ours.
     Facade,
+    /// Since when the user of an account is gone.
+    Gone,
     /// What a person has allowed such a client.
     Grant,
     /// A sign-in that waits for its answer.
@@ -68,6 +70,7 @@ impl RecordKind {
         match self {
             Self::Client => "client",
             Self::Facade => "facade",
+            Self::Gone => "gone",
             Self::Grant => "grant",
             Self::Pending => "pending",
             Self::Registration => "registration",

@@ -158,7 +158,7 @@ impl TokenRecord {
 }
 
 /// A sign-in that waits for a person (OC-36): whoever has it can end it.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PendingSignIn {
     /// The page that the person opens.
     pub url: String,
@@ -177,6 +177,17 @@ pub struct PendingSignIn {
     /// Why it failed, and when: then it only keeps others from asking the same person again.
     #[serde(default)]
     pub failure: Option<FailedSignIn>,
+}
+
+impl fmt::Debug for PendingSignIn {
+    /// The URL has `state` in it: only where it leads is said.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let page = self.url.split('?').next().unwrap_or_default();
+        let mut shown = out.debug_struct("PendingSignIn");
+        shown.field("page", &page).field("source", &self.source);
+        shown.field("began_at", &self.began_at).field("failure", &self.failure);
+        shown.finish_non_exhaustive()
+    }
 }
 
 /// A sign-in that failed.

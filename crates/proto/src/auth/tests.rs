@@ -455,6 +455,19 @@ fn a_server_that_has_forgotten_us_is_told_once_more() {
 }
 
 #[test]
+fn a_pending_sign_in_is_printed_without_what_ends_it() {
+    // wire: OC-36
+    let url = format!("{AS}/authorize?client_id=me&state=s3cret&code_challenge=ch");
+    let (state, verifier) = (Secret::new("s3cret"), Secret::new("ver1fier"));
+    let pending = PendingSignIn { url, state, verifier, ..PendingSignIn::default() };
+    let printed = format!("{pending:?}");
+    assert!(printed.contains("https://as.example/authorize"), "{printed}");
+    for hidden in ["s3cret", "ver1fier", "client_id=me"] {
+        assert!(!printed.contains(hidden), "{printed}");
+    }
+}
+
+#[test]
 fn an_answer_of_the_browser_is_believed_only_when_it_is_known_from_whom_it_is() {
     // wire: OC-34, OC-35, OC-36, OA-1, OA-3, AUTH-16, AUTH-17
     let pending = |is_issuer_promised| PendingSignIn {

@@ -1,12 +1,14 @@
 //! Users without an account: how their clients are asked, how long a call waits, and what is
 //! listed meanwhile. The server is never reached, for nobody has signed in.
 
-use http::HeaderMap;
+use http::{HeaderMap, Request};
+use http_body_util::{BodyExt as _, Full};
 use switchboard_net::access::Who;
 use switchboard_net::auth::SignInOptions;
 use switchboard_net::auth::person::Nobody;
 use switchboard_net::auth::store::{MemoryStore, Plaintext, RecordKind, RecordStore as _};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
+use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::upstream::{Strategy, Target};
 use switchboard_proto::auth::{Secret, TokenRecord};
 use tokio::time::Instant;
@@ -16,6 +18,7 @@ use crate::account::{Accounts, account_of};
 use crate::authenticator::Authenticator;
 use crate::config::AccountOwner;
 use crate::fleet::FleetOptions;
+use crate::gateway::Place;
 use crate::plan::Plan;
 use crate::policy::Access;
 
@@ -23,6 +26,7 @@ use crate::policy::Access;
 struct UserWorld {
     store: MemoryStore,
     fleet: Arc<Fleet>,
+    authenticator: Arc<Authenticator>,
     connector: Arc<UserConnector>,
     all: Arc<Views>,
     one: Arc<Views>,
@@ -58,7 +62,7 @@ impl UserWorld {
         let only = Some(Arc::from("it"));
         let all = Views::new(&fleet, fleet.names(), None, &authenticator);
         let one = Views::new(&fleet, fleet.names(), only, &authenticator);
-        Self { store, fleet, connector, all, one }
+        Self { store, fleet, authenticator, connector, all, one }
     }
 
     fn plan(&self) -> Arc<ServerPlan> {
@@ -130,4 +134,71 @@ fn a_gateway_without_users_shows_the_account_of_its_owner() {
     assert_eq!(owner(true, Some(true), shared), AccountOwner::Operator);
     assert_eq!(owner(true, None, None), AccountOwner::Unsaid, "never silently the owner's");
     assert_eq!(Who::default().name(), "");
+}
+
+/// Ada's modern client, which opens pages for its user. It calls the tool that signs in.
+async fn call_sign_in(site: &Site, more: Value) -> Value {
+    let mut params = json!({
+        "name": "it__sign_in",
+        "arguments": {},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}},
+        },
+    });
+    let more = more.as_object().expect("members").clone();
+    params.as_object_mut().expect("members").extend(more);
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let request = Request::post("/mcp")
+        .header("host", "localhost")
+        .header("authorization", "Bearer ada")
+        .header("accept", "application/json, text/event-stream")
+        .header("content-type", "application/json")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", "it__sign_in");
+    let request = request.body(Full::new(Bytes::from(call.to_string()))).expect("a request");
+    let answer = site.route(request).await.collect().await.expect("an answer").to_bytes();
+    // An answer that takes long is the last event of a stream.
+    let text = String::from_utf8_lossy(&answer);
+    let line = text.lines().rfind(|line| line.contains("\"jsonrpc\"")).expect("an answer");
+    serde_json::from_str(line.trim_start_matches("data:")).expect("JSON")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_asked_again_after_25_s_until_its_user_is_done() {
+    // wire: OU-5
+    let world = UserWorld::new();
+    let site = Site::new(
+        Arc::clone(&world.all) as _,
+        SiteOptions {
+            authenticator: Some(world.authenticator.gate(Some(Place::All))),
+            ..SiteOptions::default()
+        },
+    );
+    let question = |answer: &Value| {
+        let asked = answer["result"]["inputRequests"].as_object().expect("a question");
+        let (key, request) = asked.iter().next().expect("one");
+        let again = json!({
+            "requestState": answer["result"]["requestState"],
+            "inputResponses": {key: {"action": "accept"}},
+        });
+        (request["params"]["url"].clone(), again)
+    };
+    // Questions that come at about the same time are asked together.
+    let moment = Duration::from_millis(100);
+    let began = Instant::now();
+    let (page, again) = question(&call_sign_in(&site, json!({})).await);
+    assert!(page.as_str().unwrap().starts_with("https://gw.example/connect/"), "{page}");
+    assert!(began.elapsed() < moment, "at once");
+    let began = Instant::now();
+    let (same, again) = question(&call_sign_in(&site, again).await);
+    let waited = began.elapsed();
+    assert!(waited >= PATIENCE && waited < PATIENCE + moment, "{waited:?}");
+    assert_eq!(same, page, "the link that the user has open");
+    world.sign_in("ada").await;
+    let began = Instant::now();
+    let answer = call_sign_in(&site, again).await;
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+    assert!(began.elapsed() < moment, "at once");
 }

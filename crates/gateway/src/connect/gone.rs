@@ -1,0 +1,141 @@
+//! Users who are gone from the configuration: their accounts are deleted after seven days (OU-9).
+//!
+//! ```text
+//!   the user is gone ──▶ a record beside the tokens says since when
+//!           is back  ──▶ the record is removed, the account stays
+//!           is gone for seven days ──▶ the tokens are revoked and deleted
+//! ```
+//!
+//! Other gateways may keep accounts in the same store. So only accounts at servers of this
+//! gateway are looked at, and each gateway removes the records of its own users.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use switchboard_net::auth::Account;
+use switchboard_net::auth::person::Nobody;
+use switchboard_net::auth::store::{RecordId, RecordKind, StoreError};
+use tokio::sync::Notify;
+
+use super::UserConnector;
+use crate::account::account_of;
+use crate::plan::ServerPlan;
+
+/// How long the account of a user who is gone is kept, in seconds.
+const KEPT: u64 = 7 * 24 * 60 * 60;
+/// How often the accounts are looked at, while the configuration stays as it is.
+const LOOK: Duration = Duration::from_hours(24);
+/// Accounts that are deleted at one look: each may take a request to revoke its tokens.
+const MOST_DELETED: usize = 100;
+
+/// Looks at the accounts at once, each day, and when `changed` says so.
+pub(super) async fn watch_gone(connector: Weak<UserConnector>, changed: Arc<Notify>) {
+    loop {
+        let Some(there) = connector.upgrade() else { return };
+        if let Err(failed) = there.forget_gone().await {
+            tracing::warn!("the accounts of users who are gone cannot be looked at: {failed}");
+        }
+        drop(there);
+        // Both mean the same: look again.
+        _ = tokio::time::timeout(LOOK, changed.notified()).await;
+    }
+}
+
+impl UserConnector {
+    /// Deletes the accounts of users who have been gone for long enough.
+    async fn forget_gone(&self) -> Result<(), StoreError> {
+        let servers = self.servers_with_accounts();
+        if servers.is_empty() {
+            // Nobody needs the store, which may ask for its key.
+            return Ok(());
+        }
+        let store = &*self.accounts.store;
+        let marks = store.list(RecordKind::Gone).await?;
+        let mut marks: HashSet<_> = marks.into_iter().collect();
+        let mut deleted = 0;
+        for name in store.list(RecordKind::Tokens).await? {
+            let is_marked = marks.remove(&name);
+            let Some(account) = Account::from_name(&name) else { continue };
+            let Some(principal) = account.principal.clone() else { continue };
+            let of_all = Account { principal: None, ..account.clone() };
+            let Some(server) = servers.get(&of_all.record(RecordKind::Tokens).name) else {
+                continue;
+            };
+            if self.is_user(&principal) {
+                if is_marked {
+                    store.lock(&account.record(RecordKind::Gone)).await?.remove().await?;
+                }
+            } else if deleted < MOST_DELETED {
+                deleted += usize::from(self.look_at_gone(server, &account, &principal).await?);
+            }
+        }
+        for name in marks {
+            // Its account was deleted: if there is another one day, it begins anew.
+            store.lock(&RecordId { kind: RecordKind::Gone, name }).await?.remove().await?;
+        }
+        Ok(())
+    }
+
+    /// The servers that users have accounts at, by the names of the records without a user.
+    fn servers_with_accounts(&self) -> HashMap<String, Arc<ServerPlan>> {
+        let fleet = self.fleet.get().and_then(Weak::upgrade);
+        let running = fleet.map(|fleet| fleet.running_servers());
+        let plans = running.iter().flat_map(|it| it.values()).map(|it| &it.plan);
+        let named = plans.filter(|plan| plan.has_accounts()).filter_map(|plan| {
+            let account = account_of(&plan.target, &plan.oauth, None)?;
+            Some((account.record(RecordKind::Tokens).name, Arc::clone(plan)))
+        });
+        named.collect()
+    }
+
+    /// Whether the configuration has this user: by a key, or by the issuer of their tokens.
+    fn is_user(&self, principal: &str) -> bool {
+        let has_key =
+            || self.authenticator.get().is_some_and(|it| it.principal(principal).is_some());
+        has_key() || self.issuer_of(principal).is_some()
+    }
+
+    /// Notes since when a user is gone, or deletes the account. True if it was deleted.
+    async fn look_at_gone(
+        &self,
+        server: &ServerPlan,
+        account: &Account,
+        user: &str,
+    ) -> Result<bool, StoreError> {
+        let now = self.authenticator.get().map_or(0, |it| it.issuers().now());
+        let mut mark = self.accounts.store.lock(&account.record(RecordKind::Gone)).await?;
+        let since = mark.read().await?;
+        let since = since.and_then(|it| str::from_utf8(&it).ok()?.parse::<u64>().ok());
+        let Some(since) = since else {
+            mark.write(now.to_string().as_bytes()).await?;
+            tracing::info!(
+                server = server.name,
+                user,
+                "the user is gone from the configuration: the account is deleted after 7 days"
+            );
+            return Ok(false);
+        };
+        if now.saturating_sub(since) < KEPT {
+            return Ok(false);
+        }
+        let (fetch, person) = (self.fetch.clone(), Arc::new(Nobody));
+        let authorizer = self.accounts.authorizer(server, Some(user), fetch, person);
+        let Some(authorizer) = authorizer else { return Ok(false) };
+        match authorizer.sign_out().await {
+            Ok(_) => {
+                mark.remove().await?;
+                tracing::info!(server = server.name, user, "the account of a gone user is deleted");
+            }
+            Err(why) => tracing::warn!(
+                server = server.name,
+                user,
+                "the account of a gone user was not revoked: {why}"
+            ),
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Accounts of users who are gone: when they are deleted, and which ones stay.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::HeaderMap;
+use switchboard_net::auth::SignInOptions;
+use switchboard_net::auth::store::{MemoryStore, RecordStore as _};
+use switchboard_net::http::fetch::{Fetch, FetchOptions};
+use switchboard_net::upstream::{Strategy, Target};
+use switchboard_proto::auth::{Secret, TokenRecord, TokenSource};
+
+use super::*;
+use crate::account::Accounts;
+use crate::authenticator::Authenticator;
+use crate::fleet::{Fleet, FleetOptions};
+use crate::plan::Plan;
+use crate::policy::Access;
+use crate::token::IssuerRule;
+
+const DAY: u64 = 24 * 60 * 60;
+
+/// A gateway with one server that users have accounts at, and a clock.
+struct LeavingUsers {
+    store: MemoryStore,
+    clock: Arc<AtomicU64>,
+    authenticator: Arc<Authenticator>,
+    connector: Arc<UserConnector>,
+    _fleet: Arc<Fleet>,
+}
+
+impl LeavingUsers {
+    /// These accounts are there, and the configuration has all of these keys.
+    async fn new(accounts: &[Account], keys: &[&str]) -> Self {
+        let store = MemoryStore::new();
+        for account in accounts {
+            keep(&store, account, None).await;
+        }
+        let fetch = Fetch::new(FetchOptions::default()).expect("no proxy");
+        let person = Arc::new(Nobody);
+        let kept = Accounts::new(Arc::new(store.clone()), person, SignInOptions::default(), None);
+        let connector = UserConnector::new(kept.clone(), fetch.clone());
+        let url = "http://127.0.0.1:9/mcp".parse().expect("a URL");
+        let target = Target::Url { url, strategy: Strategy::HttpOnly, headers: HeaderMap::new() };
+        let mut server = ServerPlan::new("it", target);
+        server.oauth.is_wanted = Some(true);
+        let (servers, access) = ([("it".to_owned(), server)].into(), access(keys));
+        let mut plan = Plan { servers, access, ..Plan::default() };
+        plan.assign_accounts();
+        let reach = move |it: &ServerPlan| it.server(Vec::new(), fetch.clone(), Some(&kept));
+        let fleet = Fleet::start(&plan, FleetOptions::default(), reach).expect("a fleet");
+        let clock = Arc::new(AtomicU64::new(1_000_000));
+        let now = Arc::clone(&clock);
+        let now = Arc::new(move || now.load(Ordering::Relaxed));
+        let authenticator = Authenticator::with(plan.access.clone(), 10, None, now);
+        connector.serve(&fleet, &authenticator);
+        let world = Self { store, clock, authenticator, connector, _fleet: fleet };
+        // The look at the start.
+        world.settle().await;
+        world
+    }
+
+    /// So many days go by, and the task looks.
+    async fn let_days_pass(&self, days: u64) {
+        self.clock.fetch_add(days * DAY, Ordering::Relaxed);
+        tokio::time::advance(LOOK).await;
+        self.settle().await;
+    }
+
+    /// Lets every task do what it can do at once: virtual time goes on when all wait.
+    async fn settle(&self) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    /// The configuration has these keys from here on.
+    async fn replace(&self, keys: &[&str]) {
+        self.authenticator.replace(access(keys));
+        self.settle().await;
+    }
+
+    async fn users(&self) -> Vec<String> {
+        let names = self.store.list(RecordKind::Tokens).await.expect("a list");
+        let accounts = names.iter().filter_map(|name| Account::from_name(name));
+        accounts.map(|it| it.principal.unwrap_or_else(|| "owner".to_owned())).collect()
+    }
+
+    async fn marks(&self) -> usize {
+        self.store.list(RecordKind::Gone).await.expect("a list").len()
+    }
+}
+
+fn access(keys: &[&str]) -> Access {
+    keys.iter().fold(Access::default(), |access, name| access.with_key(name, name.as_bytes()))
+}
+
+fn account(user: &str) -> Account {
+    let principal = Some(user.to_owned());
+    Account { server: "http://127.0.0.1:9/mcp".to_owned(), account: None, principal }
+}
+
+async fn keep(store: &MemoryStore, account: &Account, revocation_endpoint: Option<String>) {
+    let source = TokenSource { revocation_endpoint, ..TokenSource::default() };
+    let refresh_token = Some(Secret::new("r"));
+    let record = TokenRecord { source, refresh_token, ..TokenRecord::default() };
+    let mut lock = store.lock(&account.record(RecordKind::Tokens)).await.expect("a lock");
+    lock.write(&serde_json::to_vec(&record).expect("a record")).await.expect("room");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_account_of_a_gone_user_is_deleted_after_seven_days() {
+    // wire: OU-9
+    let world = LeavingUsers::new(&[account("ada"), account("bob")], &["ada", "bob"]).await;
+    assert_eq!(world.marks().await, 0);
+    world.replace(&["ada"]).await;
+    assert_eq!((world.users().await.len(), world.marks().await), (2, 1), "bob is gone");
+    world.let_days_pass(6).await;
+    assert_eq!(world.users().await, ["ada", "bob"]);
+    world.let_days_pass(1).await;
+    assert_eq!(world.users().await, ["ada"]);
+    assert_eq!(world.marks().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_who_is_back_within_seven_days_keeps_the_account() {
+    // wire: OU-9
+    let world = LeavingUsers::new(&[account("ada"), account("bob")], &["ada", "bob"]).await;
+    world.replace(&["ada"]).await;
+    world.let_days_pass(6).await;
+    world.replace(&["ada", "bob"]).await;
+    assert_eq!(world.marks().await, 0);
+    // Gone again: the seven days begin again.
+    world.replace(&["ada"]).await;
+    world.let_days_pass(6).await;
+    assert_eq!(world.users().await, ["ada", "bob"]);
+    world.let_days_pass(1).await;
+    assert_eq!(world.users().await, ["ada"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_accounts_of_users_of_this_gateway_are_deleted() {
+    // wire: OU-9
+    let owner = Account { principal: None, ..account("") };
+    let elsewhere = Account { server: "http://127.0.0.1:9/other".to_owned(), ..account("eve") };
+    let second = Account { account: Some("work".to_owned()), ..account("fay") };
+    let token = account("corp/ada");
+    let accounts = [owner, elsewhere, second, token];
+    let world = LeavingUsers::new(&accounts, &["bob"]).await;
+    let issuer = "https://idp.example".to_owned();
+    let rule = IssuerRule { name: "corp".to_owned(), issuer, ..IssuerRule::default() };
+    world.authenticator.replace(access(&["bob"]).with_issuer(rule, None));
+    world.let_days_pass(30).await;
+    assert_eq!(world.users().await.len(), 4);
+    assert_eq!(world.marks().await, 0, "the issuer is there");
+    // Without the issuer its users are gone.
+    world.replace(&["bob"]).await;
+    world.let_days_pass(8).await;
+    assert_eq!(world.users().await, ["owner", "fay", "eve"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_that_cannot_be_revoked_is_deleted_all_the_same() {
+    // wire: OU-9
+    let world = LeavingUsers::new(&[], &["ada"]).await;
+    // Nothing listens there.
+    let nowhere = Some("http://127.0.0.1:9/revoke".to_owned());
+    keep(&world.store, &account("bob"), nowhere).await;
+    world.connector.forget_gone().await.unwrap();
+    world.clock.fetch_add(7 * DAY, Ordering::Relaxed);
+    world.connector.forget_gone().await.unwrap();
+    assert_eq!(world.users().await, [""; 0]);
+    world.connector.forget_gone().await.unwrap();
+    assert_eq!(world.marks().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_look_deletes_a_bounded_number_of_accounts() {
+    // wire: OU-9, OB-1
+    let accounts: Vec<_> = (0..MOST_DELETED + 5).map(|it| account(&format!("u{it}"))).collect();
+    let world = LeavingUsers::new(&accounts, &["ada"]).await;
+    assert_eq!(world.marks().await, MOST_DELETED + 5);
+    world.clock.fetch_add(7 * DAY, Ordering::Relaxed);
+    world.connector.forget_gone().await.unwrap();
+    assert_eq!(world.users().await.len(), 5);
+    let watching = Arc::downgrade(&world.connector);
+    world.connector.forget_gone().await.unwrap();
+    assert_eq!(world.users().await, [""; 0]);
+    drop(world);
+    assert!(watching.upgrade().is_none(), "the task keeps nothing alive");
+}
