@@ -57,9 +57,9 @@ async function scene(bed, open) {
   switchboard.env = { ...switchboard.env, BROWSER: bed.file('noting-browser', script, 0o700), DESK_SECRET: CLIENT_SECRET, WRONG_SECRET, ADMIN_KEY };
   const config = {
     mcpServers: {
-      it: { url: upstream.url, oauth: { clientId: 'desk', clientSecret: '${DESK_SECRET}', dpop: true } },
+      it: { url: upstream.url, oauth: { account: 'shared', clientId: 'desk', clientSecret: '${DESK_SECRET}', dpop: true } },
       batch: { url: other.url, oauth: { grant: 'client-credentials', clientId: 'batch', privateKeyFile: bed.file('key.pem', pem) } },
-      wrong: { url: third.url, oauth: { clientId: 'desk', clientSecret: '${WRONG_SECRET}' } },
+      wrong: { url: third.url, oauth: { account: 'shared', clientId: 'desk', clientSecret: '${WRONG_SECRET}' } },
     },
   };
   const given = [

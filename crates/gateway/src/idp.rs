@@ -10,15 +10,16 @@
 
 use std::sync::Arc;
 
-use http::Uri;
+use http::{StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use switchboard_net::auth::bounded::AskError;
 use switchboard_net::auth::{AuthFetch, ReachPolicy, SystemTools};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_proto::auth::claims::{BadClaims, TokenRules, check_id_token};
 use switchboard_proto::auth::{
-    Answer, AuthError, Goal, OauthSettings, PendingSignIn, Redirect, ResourceParameter, Secret,
-    SignIn, Step, TokenRecord, Tools,
+    Answer, AuthError, Goal, OauthSettings, PendingSignIn, Redirect, Registration,
+    ResourceParameter, Secret, SignIn, Step, TokenRecord, Tools,
 };
 
 use crate::authenticator::Authenticator;
@@ -37,6 +38,9 @@ pub enum IdpError {
     /// The issuer has not signed it, or cannot be asked.
     #[error("the identity provider does not say who this is: {0}")]
     Issuer(String),
+    /// The issuer says nothing of people, or not of this one.
+    #[error("the identity provider refuses to say who this is: {0}")]
+    NotSaid(String),
     /// What came back is not about this visit.
     #[error("this is not the sign-in that was begun")]
     OtherVisit,
@@ -47,11 +51,23 @@ pub enum IdpError {
 
 impl From<IssuerFault> for IdpError {
     fn from(fault: IssuerFault) -> Self {
-        Self::Issuer(fault.to_string())
+        let is_no = match &fault {
+            IssuerFault::Ask(AskError::Status { status, .. }) => {
+                status.is_client_error() && *status != StatusCode::TOO_MANY_REQUESTS
+            }
+            IssuerFault::Ask(AskError::NotJson { .. }) => true,
+            _ => false,
+        };
+        if is_no { Self::NotSaid(fault.to_string()) } else { Self::Issuer(fault.to_string()) }
     }
 }
 
 impl IdpError {
+    /// Whether the provider says that what it gave for this person is over.
+    pub fn is_ended(&self) -> bool {
+        matches!(self, Self::Auth(error) if error.code() == Some("invalid_grant"))
+    }
+
     /// Whether it may go away by itself.
     pub fn is_temporary(&self) -> bool {
         match self {
@@ -106,6 +122,15 @@ impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Identity({}/{})", self.issuer, self.subject)
     }
+}
+
+/// What a provider gives for a refresh token.
+#[derive(Debug)]
+pub struct Renewal {
+    /// The tokens. Those before may be over, so that these must be kept in any case.
+    pub tokens: TokenRecord,
+    /// Who their person is by now.
+    pub who: Result<Identity, IdpError>,
 }
 
 /// A client of one identity provider.
@@ -193,21 +218,25 @@ impl IdpClient {
         }
     }
 
-    /// Other tokens for these, if their person is still somebody there; and who they are by
-    /// now, if the provider says it again.
-    pub async fn renew(
-        &self,
-        tokens: TokenRecord,
-    ) -> Result<(TokenRecord, Option<Identity>), IdpError> {
+    /// Other tokens for these, if their person is still somebody there; and who they are by now.
+    pub async fn renew(&self, tokens: TokenRecord) -> Result<Renewal, IdpError> {
         // The old ID token may be over, and says nothing new.
-        let tokens = TokenRecord { id_token: None, ..tokens };
+        let mut tokens = TokenRecord { id_token: None, ..tokens };
+        // Who we are is what the configuration says now, and not what it said at the sign-in.
+        // Without an endpoint the provider is asked how we show it.
+        let source = &mut tokens.source;
+        source.token_endpoint.clear();
+        source.client = Registration {
+            client_id: self.settings.client_id.clone().unwrap_or_default(),
+            client_secret: self.settings.client_secret.clone(),
+            ..Registration::default()
+        };
         let goal = self.goal(self.settings.clone(), "");
         let mut run = SignIn::renew(tokens, goal, Arc::clone(&self.tools));
         match self.drive(&mut run, None).await? {
-            Driven::Tokens(tokens) if tokens.id_token.is_none() => Ok((*tokens, None)),
             Driven::Tokens(tokens) => {
-                let identity = self.identify(*tokens, None).await?;
-                Ok((identity.tokens.clone(), Some(identity)))
+                let who = self.identify((*tokens).clone(), None).await;
+                Ok(Renewal { tokens: *tokens, who })
             }
             Driven::Page(_) => Err(AuthError::NoCode.into()),
         }

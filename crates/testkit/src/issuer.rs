@@ -27,6 +27,8 @@ struct Books {
     published: Vec<Value>,
     signers: Vec<Signer>,
     active: HashMap<String, Value>,
+    /// What clients must show at the token endpoint; none if anything will do.
+    authorization: Option<String>,
     /// What the token endpoint gives for a code, a refresh token or a token to exchange.
     given: HashMap<String, Value>,
     /// What is said of whoever has any token.
@@ -133,6 +135,11 @@ impl Issuer {
         self.sign(&self.claims(subject, client, changes))
     }
 
+    /// Has the token endpoint refuse clients whose `Authorization` is another.
+    pub fn ask_for(&self, authorization: &str) {
+        self.books().authorization = Some(authorization.to_owned());
+    }
+
     /// Has the token endpoint give these tokens for a code, a refresh token or a token to
     /// exchange; null for none.
     pub fn give(&self, grant: &str, tokens: Value) {
@@ -183,6 +190,12 @@ fn answer(books: &Mutex<Books>, url: &str, hit: &Hit) -> (u16, Value) {
             Some(userinfo) if hit.header("authorization").is_some() => (200, userinfo.clone()),
             _ => (403, json!({})),
         },
+        "/realm/token"
+            if books.authorization.is_some()
+                && books.authorization.as_deref() != hit.header("authorization") =>
+        {
+            (401, json!({"error": "invalid_client"}))
+        }
         "/realm/token" => {
             let body = String::from_utf8_lossy(&hit.body);
             let mut pairs = body.split('&').filter_map(|pair| pair.split_once('='));

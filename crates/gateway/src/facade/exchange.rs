@@ -11,7 +11,7 @@ use switchboard_proto::auth::{Secret, TokenRecord, query_pairs};
 use super::assertion::{self, AssertionRules, CLIENT_ASSERTION, JWT_BEARER};
 use super::authorize::single;
 use super::client::FacadeClient;
-use super::grant::{CodeClaim, GrantVerdict, NewGrant, StoredGrant, public_id, split_token};
+use super::grant::{CodeClaim, GrantVerdict, NewGrant, StoredGrant, kept, public_id, split_token};
 use super::state::{FacadeError, LockedGrant};
 use super::{Current, Facade, error, json_reply, random_hex, unavailable};
 use crate::issuer::{OWN_CLAIMS, OWN_GRANT};
@@ -322,7 +322,7 @@ impl Facade {
         let Some(scopes) = narrowed(&grant.grant, form.scope) else {
             return error(400, "invalid_scope", "a scope was not granted; sign in again");
         };
-        match self.check_standing(current, &mut grant.grant).await {
+        match self.check_standing(current, &mut grant).await {
             PersonCheck::There => {}
             PersonCheck::Unclear => {
                 return error(
@@ -340,37 +340,57 @@ impl Facade {
     }
 
     /// Whether the issuer still knows the person (OS-8).
-    async fn check_standing(&self, current: &Current, grant: &mut StoredGrant) -> PersonCheck {
-        if !grant.needs_check(current.now) {
+    async fn check_standing(&self, current: &Current, locked: &mut LockedGrant) -> PersonCheck {
+        let (grant, now) = (&mut locked.grant, current.now);
+        if !grant.needs_check(now) {
             return PersonCheck::There;
         }
         let Some(idp) = self.idp(current) else { return PersonCheck::Unclear };
-        match idp.renew(grant.idp.clone()).await {
-            Ok((_, Some(who))) if who.subject != grant.subject => {
-                PersonCheck::Gone("the identity provider names another person")
+        let renewal = match idp.renew(grant.idp.clone()).await {
+            Ok(renewal) => renewal,
+            Err(failed) if failed.is_ended() => {
+                tracing::info!(subject = grant.subject, "a person is gone: {failed}");
+                return PersonCheck::Gone("the identity provider has ended it; sign in again");
             }
-            Ok((tokens, who)) => {
-                grant.idp = tokens;
-                (grant.idp.access_token, grant.idp.id_token) = (Secret::default(), None);
-                grant.checked_at = current.now;
-                if let Some(who) = who {
-                    grant.claims = who.claims;
-                }
+            // A secret that is wrong, too, says nothing of the person.
+            Err(failed) => {
+                tracing::warn!("a person cannot be asked about: {failed}");
+                let is_unclear = grant.is_unchecked(now);
+                return if is_unclear { PersonCheck::Unclear } else { PersonCheck::There };
+            }
+        };
+        grant.idp = kept(renewal.tokens);
+        grant.checked_at = now;
+        let check = match renewal.who {
+            Ok(who) if who.subject != grant.subject => {
+                return PersonCheck::Gone("the identity provider names another person");
+            }
+            Ok(who) => {
+                (grant.claims, grant.claimed_at) = (current.trim(who.claims), now);
                 PersonCheck::There
             }
-            Err(failed) if failed.is_temporary() => {
-                tracing::warn!("a person cannot be asked about: {failed}");
-                if grant.is_unchecked(current.now) {
+            Err(failed) => {
+                tracing::warn!(
+                    subject = grant.subject,
+                    "what is said of a person is old: {failed}"
+                );
+                if !grant.has_old_claims(now) {
+                    PersonCheck::There
+                } else if failed.is_temporary() {
                     PersonCheck::Unclear
                 } else {
-                    PersonCheck::There
+                    PersonCheck::Gone(
+                        "the identity provider does not say who this is; sign in again",
+                    )
                 }
             }
-            Err(failed) => {
-                tracing::info!(subject = grant.subject, "a person is gone: {failed}");
-                PersonCheck::Gone("the identity provider has ended it; sign in again")
-            }
+        };
+        // The refresh token before may be over: whatever comes next, this one is kept.
+        if let Err(failed) = locked.save().await {
+            tracing::error!("what the identity provider gave is not kept: {failed}");
+            return PersonCheck::Unclear;
         }
+        check
     }
 
     /// Makes tokens, and remembers the refresh token by its hash before anybody gets it.

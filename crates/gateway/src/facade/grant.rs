@@ -25,6 +25,8 @@ const REFRESH_GRACE: u64 = 30;
 const GRANT_IDLE: u64 = 30 * 86_400;
 /// How long a grant lives if the identity provider cannot be asked about its person, in seconds.
 const UNCHECKED: u64 = 86_400;
+/// How long what the issuer said of a person counts if it does not say it again, in seconds.
+const OLD_CLAIMS: u64 = 86_400;
 /// How often the identity provider is asked at most, in seconds.
 const CHECK_AGAIN: u64 = 300;
 
@@ -48,6 +50,9 @@ pub(super) struct StoredGrant {
     pub(super) used_at: u64,
     /// When the issuer last said that the person is still there.
     pub(super) checked_at: u64,
+    /// When the issuer last said who they are.
+    #[serde(default)]
+    pub(super) claimed_at: u64,
     /// The hash of the code.
     pub(super) code: String,
     /// The hash of the refresh token; none before the code was used.
@@ -156,10 +161,22 @@ impl StoredGrant {
             || self.is_unchecked(now) && self.idp.refresh_token.is_none()
     }
 
+    /// Whether the issuer has not said for too long who the person is.
+    pub(super) fn has_old_claims(&self, now: u64) -> bool {
+        now > self.claimed_at.saturating_add(OLD_CLAIMS)
+    }
+
     /// Whether the issuer has not been asked for too long.
     pub(super) fn is_unchecked(&self, now: u64) -> bool {
         now > self.checked_at.saturating_add(UNCHECKED)
     }
+}
+
+/// Of the issuer's tokens, the one is kept that says whether the person is still there. Our own
+/// secret is in the configuration alone.
+pub(super) fn kept(mut tokens: TokenRecord) -> TokenRecord {
+    tokens.source.client.client_secret = None;
+    TokenRecord { access_token: Secret::default(), id_token: None, ..tokens }
 }
 
 /// What a new grant begins with.
@@ -194,6 +211,7 @@ impl NewGrant {
             created_at: now,
             used_at: now,
             checked_at: now,
+            claimed_at: now,
             code: hash(code),
             refresh: None,
             replaced: None,

@@ -14,6 +14,8 @@ use crate::issuer::{TokenCheck, TokenDenial, system_clock};
 use crate::policy::{Access, Grant};
 use crate::token::{IssuerRule, ScopeRule};
 
+mod renewals;
+
 const BASE: &str = "https://gw.example";
 const REDIRECT: &str = "https://app.example/cb";
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
@@ -65,7 +67,16 @@ impl Bed {
 
     /// The same state with another process.
     async fn restart(&mut self) {
-        self.facade = open(&self.issuer, rule(), &self.store, &self.clock).await;
+        self.restart_with(rule()).await;
+    }
+
+    /// The same with another configuration.
+    async fn restart_with(&mut self, rule: FacadeRule) {
+        self.facade = open(&self.issuer, rule, &self.store, &self.clock).await;
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.load(Ordering::SeqCst)
     }
 
     fn wait(&self, seconds: u64) {

@@ -5,12 +5,13 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, COOKIE, LOCATION, REFERRER_POLICY, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use ring::hmac;
+use serde_json::{Map, Value};
 use switchboard_net::http::page::{PageVisit, escape, html, leave_page};
-use switchboard_proto::auth::{AuthError, Secret, TokenRecord, is_same, query_pairs};
+use switchboard_proto::auth::{AuthError, is_same, query_pairs};
 
 use super::authorize::{self, AuthorizationRequest, BadRequest};
 use super::client::FacadeClient;
-use super::grant::hash;
+use super::grant::{hash, kept};
 use super::state::MOST_SIGN_INS;
 use super::{Current, Facade, base64, random_hex};
 use crate::idp::{Identity, IdpError};
@@ -19,6 +20,20 @@ use crate::idp::{Identity, IdpError};
 const MAX_CLAIMS: usize = 16 << 10;
 
 impl Current {
+    /// What is kept of what an issuer says of a person: what may grant something, if all of it
+    /// is too long.
+    pub(super) fn trim(&self, mut claims: Map<String, Value>) -> Map<String, Value> {
+        let size: usize = claims.iter().map(|(name, it)| name.len() + it.to_string().len()).sum();
+        if size > MAX_CLAIMS {
+            let rule = self.tokens.issuer(&self.rule.issuer);
+            let first = |name: &String| name.split('.').next().unwrap_or_default().to_owned();
+            let names: Vec<_> =
+                rule.iter().flat_map(|rule| rule.claims.keys().map(first)).collect();
+            claims.retain(|name, _| names.contains(name));
+        }
+        claims
+    }
+
     /// The cookie that ties a sign-in to a browser. Browsers let only this very host set one
     /// with such a prefix, by TLS. On loopback, where tests and single users are, there is no
     /// TLS, and browsers would not keep it.
@@ -213,17 +228,8 @@ impl Facade {
         request: AuthorizationRequest,
         who: Identity,
     ) -> Response<Bytes> {
-        let Identity { issuer, subject, mut claims, tokens } = who;
-        let size: usize = claims.iter().map(|(name, it)| name.len() + it.to_string().len()).sum();
-        if size > MAX_CLAIMS {
-            let rule = current.tokens.issuer(&current.rule.issuer);
-            let first = |name: &String| name.split('.').next().unwrap_or_default().to_owned();
-            let names: Vec<_> =
-                rule.iter().flat_map(|rule| rule.claims.keys().map(first)).collect();
-            claims.retain(|name, _| names.contains(name));
-        }
-        // Of the issuer's tokens, the one is kept that says whether the person is still there.
-        let idp = TokenRecord { access_token: Secret::default(), id_token: None, ..tokens };
+        let Identity { issuer, subject, claims, tokens } = who;
+        let (claims, idp) = (current.trim(claims), kept(tokens));
         let (id, secret) = (random_hex(16), random_hex(32));
         tracing::info!(
             client = request.client_id,

@@ -139,8 +139,13 @@ async fn tokens_are_renewed_while_the_person_is_there() {
     let query = back(&visit, "");
     let who = client.finish(visit, &query).await.unwrap();
     issuer.give("r1", json!({"access_token": "b", "token_type": "Bearer", "refresh_token": "r2"}));
-    let (renewed, again) = client.renew(who.tokens).await.unwrap();
-    assert!(again.is_none());
-    let ended = client.renew(renewed).await.unwrap_err();
-    assert!(!ended.is_temporary(), "{ended}");
+    let renewed = client.renew(who.tokens).await.unwrap();
+    assert!(matches!(renewed.who, Err(IdpError::NotSaid(_))), "{:?}", renewed.who);
+    issuer.say_of_everybody(json!({"sub": "ada", "groups": ["ops"]}));
+    issuer.give("r2", json!({"access_token": "c", "token_type": "Bearer"}));
+    let renewed = client.renew(renewed.tokens).await.unwrap();
+    assert_eq!(renewed.who.unwrap().claims["groups"], json!(["ops"]), "asked without an ID token");
+    issuer.give("r2", Value::Null);
+    let ended = client.renew(renewed.tokens).await.unwrap_err();
+    assert!(ended.is_ended(), "{ended}");
 }

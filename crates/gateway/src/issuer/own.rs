@@ -78,21 +78,26 @@ impl Issuers {
         &self,
         token: &SignedToken<'_>,
     ) -> Option<Result<Arc<KnownToken>, TokenFault>> {
-        let own = read(&self.own);
-        let (issuer, name) = own.issuer.as_ref()?;
-        if token.claims().get("iss").and_then(Value::as_str) != Some(issuer) {
+        // No two locks at once: `follow` takes them the other way round.
+        let (issuer, name, keys) = {
+            let own = read(&self.own);
+            let (issuer, name) = own.issuer.clone()?;
+            (issuer, name, Arc::clone(&own.keys))
+        };
+        if token.claims().get("iss").and_then(Value::as_str) != Some(&issuer) {
             return None;
         }
-        let rules = TokenRules { issuer, is_typed: true, now: (self.clock)() };
+        let rule = self.rule(&name);
+        let rules = TokenRules { issuer: &issuer, is_typed: true, now: (self.clock)() };
         let checked = || {
             let subject = check_token(token.typ(), token.claims(), rules)?;
-            let at = token.verify(own.keys.iter().map(|key| &key.jwk))?;
+            let at = token.verify(keys.iter().map(|key| &key.jwk))?;
             let grant = token.claims().get(OWN_GRANT).and_then(Value::as_str).unwrap_or_default();
-            if own.ended.contains_key(grant) {
+            if read(&self.own).ended.contains_key(grant) {
                 return Err(TokenFault::NotActive);
             }
             let said = token.claims().get(OWN_CLAIMS).and_then(Value::as_object);
-            let rule = self.rule(name).ok_or(TokenFault::OtherIssuer)?;
+            let rule = rule.ok_or(TokenFault::OtherIssuer)?;
             let facts = TokenFacts {
                 issuer: name.clone(),
                 subject: subject.subject,
@@ -101,7 +106,7 @@ impl Issuers {
                 scopes: subject.scopes,
                 claims: said.map(|said| rule.pick(said)).unwrap_or_default(),
             };
-            let (key, grant) = (Some(Arc::clone(&own.keys[at])), Some(grant.to_owned()));
+            let (key, grant) = (Some(Arc::clone(&keys[at])), Some(grant.to_owned()));
             Ok(KnownToken::new(facts, key, grant))
         };
         Some(checked())
