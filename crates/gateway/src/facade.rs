@@ -11,6 +11,7 @@
 //! Its tokens are another issuer's to [`crate::issuer`], and their users are those of the
 //! identity provider. What is decided is in the pure parts: `client`, `authorize`, `grant`.
 
+use std::net::IpAddr;
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 
@@ -28,17 +29,18 @@ use switchboard_net::OwnedTask;
 use switchboard_net::auth::jws::SignatureAlgorithm;
 use switchboard_net::auth::store::RecordStore;
 use switchboard_net::auth::{SystemTools, bounded};
-use switchboard_net::http::fetch::{Fetch, Reach, SetupError};
+use switchboard_net::http::fetch::{Fetch, Reach};
 use switchboard_net::http::page::{LivePage, PageReply, PageVisit};
 use switchboard_net::http::site::SitePage;
 use switchboard_proto::auth::{OauthSettings, ResourceParameter, Secret, Tools as _};
+use tokio::sync::Semaphore;
 
 use crate::authenticator::Authenticator;
 use crate::idp::IdpClient;
 use crate::token::{FacadeRule, TokenAccess};
 use crate::{read, write};
 use client::{BadClient, FacadeClient};
-use state::{FacadeState, MOST_REGISTRATIONS, SigningKeys};
+use state::{FacadeState, MOST_DOCUMENTS, MOST_REGISTRATIONS, SigningKeys};
 
 mod assertion;
 mod authorize;
@@ -52,6 +54,8 @@ pub use state::{FacadeError, rotate_keys};
 
 /// Bytes of a client metadata document.
 const MAX_DOCUMENT: usize = 5 << 10;
+/// Metadata documents that are read at a time.
+const READERS: usize = 16;
 /// How long such a document is kept, at least and at most, in seconds.
 const DOCUMENT_LIFE: std::ops::RangeInclusive<u64> = 300..=86_400;
 /// How often what nobody uses any more is forgotten, and the keys are looked at.
@@ -81,6 +85,8 @@ pub struct Facade {
     careful: Fetch,
     state: FacadeState,
     keys: RwLock<Arc<SigningKeys>>,
+    /// Those who read a metadata document.
+    readers: Semaphore,
     /// Shows that a form of ours was answered in the browser that got it.
     form_key: hmac::Key,
     /// When it was started, in Unix seconds.
@@ -107,8 +113,10 @@ impl Facade {
         let keys = Arc::new(state::load_keys(&*store).await?.open()?);
         authenticator.issuers().set_own_keys(keys.public());
         let state = FacadeState::open(store).await?;
-        let no_client = |_: SetupError| FacadeError::Full("certificates");
-        let careful = fetch.within(Reach::public()).map_err(no_client)?;
+        for grant in state.ended_grants() {
+            authenticator.issuers().end_grant(grant::public_id(&grant), grant::TOKEN_LIFE);
+        }
+        let careful = fetch.within(Reach::public())?;
         let form_key = hmac::Key::new(hmac::HMAC_SHA256, &SystemTools.random());
         let facade = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
@@ -117,6 +125,7 @@ impl Facade {
             careful,
             state,
             keys: RwLock::new(keys),
+            readers: Semaphore::new(READERS),
             form_key,
             started: authenticator.issuers().now(),
             sweeping: std::sync::OnceLock::new(),
@@ -234,6 +243,7 @@ impl Facade {
         &self,
         current: &Current,
         id: &str,
+        address: Option<IpAddr>,
     ) -> Result<Option<FacadeClient>, FacadeError> {
         if id.starts_with("sbc_") {
             return self.state.client(id).await;
@@ -243,6 +253,11 @@ impl Facade {
         }
         if let Some(known) = self.state.document(id, current.now) {
             return Ok(Some(known));
+        }
+        // Anybody can have us ask anybody: not often, and not for many at a time.
+        let permit = self.readers.try_acquire();
+        if permit.is_err() || !self.state.may_act(address, MOST_DOCUMENTS, current.now) {
+            return Err(FacadeError::Full("metadata documents of clients to read"));
         }
         Ok(self.read_document(current, &self.careful, id, id).await)
     }

@@ -240,7 +240,12 @@ impl Issuers {
         match checked {
             Ok(JwtCheck::Counts(known)) => {
                 self.remember(hash, Some(Arc::clone(&known)), KNOWN_JWT);
-                TokenCheck::Now(Ok(known))
+                let is_ended = known.is_ended.load(Ordering::SeqCst);
+                TokenCheck::Now(if is_ended {
+                    Err(refuse(&hash, &TokenFault::NotActive))
+                } else {
+                    Ok(known)
+                })
             }
             Ok(JwtCheck::NeedsKeys(state)) if !state.may_read_again() => {
                 TokenCheck::Now(Err(TokenDenial::Unclear(RETRY)))
@@ -278,7 +283,10 @@ impl Issuers {
             let any = known.keys().next().copied();
             any.map(|any| known.remove(&any));
         }
-        known.insert(hash, RememberedCheck { token, until: now + time });
+        known.insert(hash, RememberedCheck { token: token.clone(), until: now + time });
+        drop(known);
+        // Its grant may have been ended since it was checked, when it was not known yet.
+        token.inspect(|token| self.mark_ended(token));
     }
 
     fn check_jwt(&self, token: &str) -> Result<JwtCheck, TokenFault> {

@@ -14,8 +14,10 @@ pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer
 pub(super) const ID_JAG_PROFILE: &str = "urn:ietf:params:oauth:grant-profile:id-jag";
 const ID_JAG_TYPE: &str = "oauth-id-jag+jwt";
 
-/// How long a statement may be good, in seconds: its id is remembered for as long.
-const MAX_LIFE: u64 = 3600;
+/// How long the statements of clients and of issuers may be good, in seconds: their ids are
+/// remembered for as long.
+const CLIENT_LIFE: u64 = 300;
+const ID_JAG_LIFE: u64 = 3600;
 
 /// Why a statement does not count.
 #[derive(Debug, Eq, PartialEq, thiserror::Error)]
@@ -25,7 +27,9 @@ pub(super) enum BadAssertion {
     /// Whether it was used before is not known.
     #[error("the assertion is older than this process; get another one")]
     BeforeStart,
-    #[error("the assertion is good for longer than an hour")]
+    #[error(
+        "the assertion is good for longer than 5 minutes, or an ID-JAG for longer than an hour"
+    )]
     LongLived,
     #[error("the assertion has no id (jti) or no time (iat)")]
     NoId,
@@ -63,10 +67,11 @@ pub(super) struct AssertionRules<'r> {
 fn check_once(
     claims: &Map<String, Value>,
     rules: AssertionRules<'_>,
+    life: u64,
 ) -> Result<(String, OneTime), BadAssertion> {
     let AssertionRules { issuer, now, started, .. } = rules;
     let (subject, expires) = check_bare(claims, TokenRules { issuer, is_typed: false, now })?;
-    if expires > now.saturating_add(MAX_LIFE + LEEWAY) {
+    if expires > now.saturating_add(life + LEEWAY) {
         return Err(BadAssertion::LongLived);
     }
     let id = claims.get("jti").and_then(Value::as_str).filter(|id| !id.is_empty());
@@ -90,7 +95,7 @@ pub(super) fn check_client(
     claims: &Map<String, Value>,
     rules: AssertionRules<'_>,
 ) -> Result<OneTime, BadAssertion> {
-    let (subject, once) = check_once(claims, rules)?;
+    let (subject, once) = check_once(claims, rules, CLIENT_LIFE)?;
     if subject != rules.client_id {
         return Err(BadAssertion::OtherClient);
     }
@@ -119,7 +124,7 @@ pub(super) fn check_id_jag(
     if typ != Some(ID_JAG_TYPE) {
         return Err(BadAssertion::OtherType);
     }
-    let (subject, once) = check_once(claims, rules)?;
+    let (subject, once) = check_once(claims, rules, ID_JAG_LIFE)?;
     if !is_audience(claims, &[rules.base]) {
         return Err(BadAssertion::OtherAudience);
     }
@@ -197,6 +202,7 @@ mod tests {
             json!({"sub": "d"}),
             json!({"aud": "https://other.example"}),
             json!({"exp": 900}),
+            json!({"exp": 1361}),
             json!({"jti": ""}),
         ] {
             assert!(check(change.clone()).is_err(), "{change}");

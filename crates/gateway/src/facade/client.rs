@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use switchboard_proto::auth::is_loopback;
 use switchboard_proto::pattern::fits;
 
+use super::state::RecordEntry;
 use crate::token::FacadeRule;
 
 /// Redirect URIs of one client.
@@ -29,7 +30,7 @@ pub(super) struct FacadeClient {
     pub(super) jwks: Option<Value>,
     /// When it registered, in Unix seconds; none for those with a metadata document.
     pub(super) registered_at: Option<u64>,
-    /// When somebody last signed in with it, to the day.
+    /// When it last got tokens, to the day; when it registered if it never did.
     pub(super) used_at: u64,
 }
 
@@ -107,6 +108,17 @@ impl FacadeClient {
             "response_types": ["code"],
             "token_endpoint_auth_method": method,
         })
+    }
+
+    /// Whether nobody has got tokens with it since it registered.
+    pub(super) fn is_unused(&self) -> bool {
+        self.registered_at == Some(self.used_at)
+    }
+
+    /// What is remembered of its registration.
+    pub(super) fn entry(&self) -> RecordEntry {
+        let at = self.registered_at.unwrap_or(self.used_at);
+        RecordEntry { at, is_unused: self.is_unused(), ..RecordEntry::default() }
     }
 
     /// Whether its host is proven: its id is the URL of its metadata document.

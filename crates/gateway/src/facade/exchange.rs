@@ -6,18 +6,17 @@ use http::{HeaderValue, Response};
 use serde_json::{Map, Value, json};
 use switchboard_net::auth::jws::{PublicJwk, SignedToken};
 use switchboard_net::http::page::PageVisit;
-use switchboard_proto::auth::{Secret, TokenRecord, query_pairs};
+use switchboard_proto::auth::{TokenRecord, query_pairs};
 
 use super::assertion::{self, AssertionRules, CLIENT_ASSERTION, JWT_BEARER};
 use super::authorize::single;
 use super::client::FacadeClient;
-use super::grant::{CodeClaim, GrantVerdict, NewGrant, StoredGrant, kept, public_id, split_token};
+use super::grant::{
+    CodeClaim, GrantVerdict, NewGrant, StoredGrant, TOKEN_LIFE, kept, public_id, split_token,
+};
 use super::state::{FacadeError, LockedGrant};
 use super::{Current, Facade, error, json_reply, random_hex, unavailable};
 use crate::issuer::{OWN_CLAIMS, OWN_GRANT};
-
-/// How long our access tokens count, in seconds.
-const TOKEN_LIFE: u64 = 600;
 
 /// An answer that is no tokens.
 type DeniedAnswer = Response<Bytes>;
@@ -144,7 +143,7 @@ impl Facade {
             return Err(invalid_client());
         }
         let Some(id) = form.client_id else { return Err(invalid_client()) };
-        let client = match self.find_client(current, id).await {
+        let client = match self.find_client(current, id, visit.address).await {
             Ok(Some(client)) => client,
             Ok(None) => return Err(invalid_client()),
             Err(failed) => return Err(unavailable(&failed)),
@@ -165,8 +164,12 @@ impl Facade {
             assertion::check_client(token.claims(), rules).map_err(|bad| bad.to_string())
         });
         match checked {
-            Ok(once) if self.state.use_once(&once, current.now) => Ok(client),
-            Ok(_) => Err(invalid_client()),
+            Ok(once) => match self.state.client_assertions.use_once(&client.id, &once, current.now)
+            {
+                Ok(true) => Ok(client),
+                Ok(false) => Err(invalid_client()),
+                Err(full) => Err(unavailable(&full)),
+            },
             Err(why) => {
                 tracing::info!(client = client.id, "a client is not who it says: {why}");
                 Err(invalid_client())
@@ -216,8 +219,11 @@ impl Facade {
         let token = SignedToken::parse(assertion);
         let typ = token.as_ref().ok().and_then(SignedToken::typ);
         let jag = match assertion::check_id_jag(typ, &claims, rules) {
-            Ok(jag) if self.state.use_once(&jag.once, current.now) => jag,
-            Ok(_) => return invalid_grant("the assertion was used before"),
+            Ok(jag) => match self.state.id_jags.use_once(&client.id, &jag.once, current.now) {
+                Ok(true) => jag,
+                Ok(false) => return invalid_grant("the assertion was used before"),
+                Err(full) => return unavailable(&full),
+            },
             Err(bad) => return invalid_grant(&bad.to_string()),
         };
         let known = |scope: &&str| current.tokens.scopes.contains_key(*scope);
@@ -245,11 +251,11 @@ impl Facade {
     }
 
     /// Ends a grant, and all tokens that it gave.
-    async fn end(&self, id: &str, grant: LockedGrant, why: &str) -> DeniedAnswer {
+    pub(super) async fn end(&self, id: &str, grant: LockedGrant, why: &str) -> DeniedAnswer {
         let (client, subject) = (&grant.grant.client_id, &grant.grant.subject);
         tracing::warn!(client, subject, "a grant is ended: {why}");
         self.authenticator.issuers().end_grant(public_id(id), TOKEN_LIFE);
-        match self.state.remove(grant).await {
+        match self.state.end(id, grant, self.authenticator.issuers().now()).await {
             Ok(()) => invalid_grant(why),
             Err(failed) => unavailable(&failed),
         }
@@ -281,12 +287,7 @@ impl Facade {
         if form.resource.is_some_and(|resource| resource != grant.grant.resource) {
             return error(400, "invalid_target", "resource is not the one that was asked for");
         }
-        let given = self.give(current, id, &mut grant, None).await;
-        let noted = self.state.note_use(client, current.now).await;
-        match given.and_then(|given| noted.map(|()| given)) {
-            Ok(given) => json_reply(200, &given),
-            Err(failed) => unavailable(&failed),
-        }
+        self.give(current, (id, secret), &mut grant, client, None).await
     }
 
     async fn refresh(
@@ -333,10 +334,7 @@ impl Facade {
             }
             PersonCheck::Gone(why) => return self.end(id, grant, why).await,
         }
-        match self.give(current, id, &mut grant, Some(scopes)).await {
-            Ok(given) => json_reply(200, &given),
-            Err(failed) => unavailable(&failed),
-        }
+        self.give(current, (id, secret), &mut grant, client, Some(scopes)).await
     }
 
     /// Whether the issuer still knows the person (OS-8).
@@ -397,17 +395,24 @@ impl Facade {
     async fn give(
         &self,
         current: &Current,
-        id: &str,
+        (id, shown): (&str, &str),
         grant: &mut LockedGrant,
+        client: &FacadeClient,
         scopes: Option<Vec<String>>,
-    ) -> Result<Value, FacadeError> {
+    ) -> Response<Bytes> {
         let scopes = scopes.unwrap_or_else(|| grant.grant.scopes.clone());
         let secret = random_hex(32);
-        let mut given = self.sign(current, id, &grant.grant, &scopes)?;
+        let mut given = match self.sign(current, id, &grant.grant, &scopes) {
+            Ok(given) => given,
+            Err(failed) => return unavailable(&failed),
+        };
         given["refresh_token"] = format!("{id}.{secret}").into();
-        grant.grant.rotate(&secret, Secret::new(given.to_string()), current.now);
-        grant.save().await?;
-        Ok(given)
+        grant.grant.rotate(shown, &secret, &given.to_string(), current.now);
+        if let Err(failed) = grant.save().await {
+            return unavailable(&failed);
+        }
+        self.state.note_use(client, current.now).await;
+        json_reply(200, &given)
     }
 
     /// An access token.

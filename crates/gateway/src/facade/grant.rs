@@ -12,11 +12,17 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use switchboard_proto::auth::claims::LEEWAY;
 use switchboard_proto::auth::{Secret, TokenRecord, is_same};
 
+use super::state::RecordEntry;
+
+/// How long our access tokens count, in seconds.
+pub(super) const TOKEN_LIFE: u64 = 600;
 /// How long a code works, in seconds.
 pub(super) const CODE_LIFE: u64 = 60;
 /// How long a refresh token that was replaced gives the same answer, in seconds.
@@ -58,15 +64,40 @@ pub(super) struct StoredGrant {
     /// The hash of the refresh token; none before the code was used.
     refresh: Option<String>,
     replaced: Option<ReplacedToken>,
+    /// When it was ended; none while it is not.
+    #[serde(default)]
+    ended_at: Option<u64>,
 }
 
 /// A refresh token that was used, and what it got. The answer is kept for a client whose
-/// connection broke before it had read it, sealed like all else.
+/// connection broke before it had read it. Only that token opens it.
 #[derive(Clone, Deserialize, Serialize)]
 struct ReplacedToken {
     hash: String,
     at: u64,
-    answer: Secret,
+    answer: String,
+}
+
+/// What an answer is sealed with: nobody has the key but whoever has the token that got it. Each
+/// key seals one answer, so that its nonce may be nothing.
+fn answer_key(shown: &str, next: &str) -> Option<(LessSafeKey, Nonce)> {
+    let key = digest(&SHA256, format!("answer\n{shown}\n{next}").as_bytes());
+    let key = UnboundKey::new(&AES_256_GCM, key.as_ref()).ok()?;
+    Some((LessSafeKey::new(key), Nonce::assume_unique_for_key([0; NONCE_LEN])))
+}
+
+fn seal(shown: &str, next: &str, answer: &str) -> Option<String> {
+    let (key, nonce) = answer_key(shown, next)?;
+    let mut sealed = answer.as_bytes().to_vec();
+    key.seal_in_place_append_tag(nonce, Aad::empty(), &mut sealed).ok()?;
+    Some(BASE64_URL_SAFE_NO_PAD.encode(sealed))
+}
+
+fn unseal(shown: &str, next: &str, sealed: &str) -> Option<Secret> {
+    let (key, nonce) = answer_key(shown, next)?;
+    let mut sealed = BASE64_URL_SAFE_NO_PAD.decode(sealed).ok()?;
+    let answer = key.open_in_place(nonce, Aad::empty(), &mut sealed).ok()?;
+    Some(Secret::new(str::from_utf8(answer).ok()?))
 }
 
 /// What a client that wants tokens for a code says.
@@ -124,7 +155,9 @@ impl StoredGrant {
         }
         match replaced {
             Some(replaced) if now <= replaced.at.saturating_add(REFRESH_GRACE) => {
-                GrantVerdict::Repeat(replaced.answer.clone())
+                let next = self.refresh.as_deref().unwrap_or_default();
+                let answer = unseal(secret, next, &replaced.answer);
+                answer.map_or(GrantVerdict::Refused("sign in again"), GrantVerdict::Repeat)
             }
             _ if is_current && !self.is_over(now) => GrantVerdict::Tokens,
             _ if is_current => GrantVerdict::Ended("the grant is over; sign in again"),
@@ -140,11 +173,30 @@ impl StoredGrant {
         own.into_iter().any(|hash| is_same(&shown, hash))
     }
 
-    /// Another refresh token takes the place of the one that was shown; `answer` has it.
-    pub(super) fn rotate(&mut self, refresh: &str, answer: Secret, now: u64) {
-        let old = self.refresh.replace(hash(refresh));
+    /// Another refresh token takes the place of the one that was `shown`; `answer` has it.
+    pub(super) fn rotate(&mut self, shown: &str, refresh: &str, answer: &str, now: u64) {
+        let next = hash(refresh);
+        let answer = seal(shown, &next, answer).unwrap_or_default();
+        let old = self.refresh.replace(next);
         self.replaced = old.map(|hash| ReplacedToken { hash, at: now, answer });
         self.used_at = now;
+    }
+
+    /// Ends it, and says whether tokens of it may be good, so that the end must be remembered.
+    pub(super) fn end(&mut self, now: u64) -> bool {
+        (self.ended_at, self.replaced) = (Some(now), None);
+        (self.claims, self.idp) = (Map::new(), TokenRecord::default());
+        self.refresh.is_some()
+    }
+
+    /// What is remembered of it without its record.
+    pub(super) fn entry(&self) -> RecordEntry {
+        RecordEntry {
+            subject: hash(&format!("{}\n{}", self.idp.source.issuer, self.subject)),
+            at: self.used_at,
+            is_unused: self.refresh.is_none(),
+            is_ended: self.ended_at.is_some(),
+        }
     }
 
     /// Whether the issuer should be asked whether its person is still there.
@@ -154,6 +206,9 @@ impl StoredGrant {
 
     /// Whether nothing comes of it any more.
     pub(super) fn is_over(&self, now: u64) -> bool {
+        if let Some(ended) = self.ended_at {
+            return now > ended.saturating_add(TOKEN_LIFE + LEEWAY);
+        }
         let is_unredeemed =
             self.refresh.is_none() && now > self.created_at.saturating_add(CODE_LIFE);
         is_unredeemed
@@ -215,6 +270,7 @@ impl NewGrant {
             code: hash(code),
             refresh: None,
             replaced: None,
+            ended_at: None,
         }
     }
 }
@@ -279,7 +335,7 @@ mod tests {
             assert!(matches!(grant.use_code("secret", &bad, 1000), GrantVerdict::Ended(_)));
         }
         assert!(matches!(grant.use_code("secret", &claim(), 1061), GrantVerdict::Ended(_)));
-        grant.rotate("r1", Secret::new("first"), 1001);
+        grant.rotate("secret", "r1", "first", 1001);
         assert!(matches!(grant.use_code("secret", &claim(), 1002), GrantVerdict::Ended(_)));
     }
 
@@ -291,14 +347,18 @@ mod tests {
             matches!(grant.use_refresh("r1", "c", 1000), GrantVerdict::Ended(_)),
             "no token yet"
         );
-        grant.rotate("r1", Secret::new("first"), 1000);
+        grant.rotate("secret", "r1", "first", 1000);
         assert_eq!(grant.use_refresh("r1", "c", 1001), GrantVerdict::Tokens);
-        grant.rotate("r2", Secret::new("second"), 1001);
-        assert_eq!(grant.use_refresh("r1", "c", 1031), GrantVerdict::Repeat(Secret::new("second")));
+        grant.rotate("r1", "r2", "{\"refresh_token\": \"r2\"}", 1001);
+        assert!(!serde_json::to_string(&grant).unwrap().contains("r2"), "the answer is sealed");
+        assert_eq!(
+            grant.use_refresh("r1", "c", 1031),
+            GrantVerdict::Repeat(Secret::new("{\"refresh_token\": \"r2\"}"))
+        );
         assert!(matches!(grant.use_refresh("r1", "c", 1032), GrantVerdict::Ended(_)));
         assert!(matches!(grant.use_refresh("r2", "other", 1002), GrantVerdict::Ended(_)));
         assert_eq!(grant.use_refresh("r2", "c", 1032), GrantVerdict::Tokens);
-        grant.rotate("r3", Secret::new("third"), 1010);
+        grant.rotate("r2", "r3", "third", 1010);
         assert!(matches!(grant.use_refresh("r1", "c", 1011), GrantVerdict::Ended(_)), "two ago");
         let kept = serde_json::to_string(&grant).unwrap();
         for secret in ["\"r3\"", "\"secret\"", VERIFIER] {
@@ -311,7 +371,7 @@ mod tests {
     fn a_grant_lives_while_its_person_is_known_to_be_there() {
         let mut grant = grant();
         assert!(!grant.is_over(1060) && grant.is_over(1061), "nobody came with the code");
-        grant.rotate("r1", Secret::default(), 1000);
+        grant.rotate("secret", "r1", "", 1000);
         assert!(!grant.is_over(1000 + UNCHECKED) && grant.is_over(1001 + UNCHECKED));
         grant.idp.refresh_token = Some(Secret::new("x"));
         assert!(!grant.needs_check(1299) && grant.needs_check(1300));

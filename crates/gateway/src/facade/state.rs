@@ -2,7 +2,6 @@
 //! for minutes.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::de::DeserializeOwned;
@@ -11,6 +10,7 @@ use switchboard_net::auth::jws::{PublicJwk, SignError, Signer, generate_pem};
 use switchboard_net::auth::store::{
     Plaintext, RecordId, RecordKind, RecordLock, RecordStore, StoreError,
 };
+use switchboard_net::http::fetch::SetupError;
 use switchboard_proto::Table;
 use switchboard_proto::auth::{Secret, is_same};
 
@@ -21,12 +21,17 @@ use super::grant::{StoredGrant, hash};
 use crate::idp::IdpVisit;
 use crate::lock;
 
-/// Clients that are registered.
-const MAX_CLIENTS: usize = 10_000;
+/// Clients that are registered. A store in memory has room for as many grants beside them.
+const MAX_CLIENTS: usize = 4000;
 /// Grants of all people together.
 const MAX_GRANTS: usize = 10_000;
+/// Grants of one person. The oldest makes room.
+const GRANTS_PER_PERSON: usize = 50;
 /// People who are at the identity provider.
 const MAX_PENDING: usize = 1000;
+/// The same, from one browser and from one address. The oldest make room.
+const PENDING_PER_BROWSER: usize = 10;
+const PENDING_PER_ADDRESS: usize = 50;
 /// How long they may take, in seconds.
 const PENDING_LIFE: u64 = 600;
 /// Client metadata documents that are kept.
@@ -37,8 +42,11 @@ const MAX_ADDRESSES: usize = 4096;
 pub(super) const MOST_REGISTRATIONS: u32 = 20;
 /// Sign-ins that are begun from one address in a minute: a proxy may have all people behind it.
 pub(super) const MOST_SIGN_INS: u32 = 300;
-/// Assertions that were used and are still good.
+/// Metadata documents of clients that one address may have read in a minute.
+pub(super) const MOST_DOCUMENTS: u32 = 60;
+/// Assertions of one kind that were used and are still good, and those of one client.
 const MAX_USED: usize = 10_000;
+const USED_PER_CLIENT: usize = 1000;
 /// How long a registration is kept that nobody uses, in seconds.
 const CLIENT_IDLE: u64 = 30 * 86_400;
 
@@ -55,6 +63,9 @@ pub enum FacadeError {
     /// A record is none of ours.
     #[error("a record of the facade cannot be read: {0}")]
     Record(#[from] serde_json::Error),
+    /// TLS cannot be set up.
+    #[error("the facade cannot ask for metadata documents of clients: {0}")]
+    Setup(#[from] SetupError),
     /// There is no room.
     #[error("there are too many {0}")]
     Full(&'static str),
@@ -135,18 +146,122 @@ pub(super) struct PendingVisitor {
     pub(super) visit: IdpVisit,
     /// The hash of the cookie of their browser.
     pub(super) browser: String,
+    address: IpAddr,
     until: u64,
+}
+
+/// The oldest visitor of this kind goes if there are so many.
+fn make_room(
+    pending: &mut Table<String, PendingVisitor>,
+    most: usize,
+    is_of_it: impl Fn(&PendingVisitor) -> bool,
+) {
+    let of_it = || pending.iter().filter(|(_, it)| is_of_it(it));
+    if of_it().count() < most {
+        return;
+    }
+    let oldest = of_it().min_by_key(|(_, it)| it.until).map(|(state, _)| state.clone());
+    oldest.map(|state| pending.remove(&state));
+}
+
+/// Who counts as one address. Whoever has an address of IPv6 has all of its network; addresses
+/// that are not known count as one.
+fn network(address: Option<IpAddr>) -> IpAddr {
+    match address.map(|address| address.to_canonical()) {
+        None => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+        Some(IpAddr::V6(address)) => {
+            IpAddr::V6((u128::from(address) & !u128::from(u64::MAX)).into())
+        }
+        Some(address) => address,
+    }
+}
+
+/// What is known of a record without reading it.
+#[derive(Clone, Default)]
+pub(super) struct RecordEntry {
+    /// The hash of the person's name, of grants.
+    pub(super) subject: String,
+    /// When the record was made or used last.
+    pub(super) at: u64,
+    /// Whether nobody has got tokens by it.
+    pub(super) is_unused: bool,
+    /// Whether it is kept only because tokens of it may still be good.
+    pub(super) is_ended: bool,
+}
+
+/// The records of one kind, at most as many as may be there.
+#[derive(Default)]
+struct RecordIndex(Mutex<Table<String, RecordEntry>>);
+
+impl RecordIndex {
+    /// Takes a place, if one is free.
+    fn add(&self, name: &str, entry: &RecordEntry, most: usize) -> bool {
+        let mut entries = lock(&self.0);
+        let is_free = entries.len() < most;
+        if is_free {
+            entries.insert(name.to_owned(), entry.clone());
+        }
+        is_free
+    }
+
+    /// What is found in the store has its place. The store has a bound of its own.
+    fn note(&self, name: &str, entry: &RecordEntry) {
+        lock(&self.0).insert(name.to_owned(), entry.clone());
+    }
+
+    fn forget(&self, name: &str) {
+        lock(&self.0).remove(name);
+    }
+
+    fn names(&self, is_wanted: impl Fn(&RecordEntry) -> bool) -> Vec<String> {
+        let entries = lock(&self.0);
+        entries.iter().filter(|(_, it)| is_wanted(it)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The oldest of these, and how many they are.
+    fn oldest(&self, is_wanted: impl Fn(&RecordEntry) -> bool) -> Option<(String, usize)> {
+        let entries = lock(&self.0);
+        let wanted = || entries.iter().filter(|(_, it)| is_wanted(it));
+        let (name, _) = wanted().min_by_key(|(_, it)| it.at)?;
+        Some((name.clone(), wanted().count()))
+    }
+}
+
+/// Hashes of assertions that were used, each with the client that brought it, and the time until
+/// which it is good.
+#[derive(Default)]
+pub(super) struct UsedAssertions(Mutex<Table<String, (String, u64)>>);
+
+impl UsedAssertions {
+    /// Whether an assertion is used for the first time. Nobody can tell if there is no room.
+    pub(super) fn use_once(
+        &self,
+        client: &str,
+        once: &OneTime,
+        now: u64,
+    ) -> Result<bool, FacadeError> {
+        let mut used = lock(&self.0);
+        if used.len() >= USED_PER_CLIENT {
+            used.retain(|_, (_, until)| now <= *until);
+            let own = used.values().filter(|(owner, _)| owner == client).count();
+            if own >= USED_PER_CLIENT || used.len() >= MAX_USED {
+                return Err(FacadeError::Full("assertions"));
+            }
+        }
+        Ok(used.insert(hash(&once.id), (client.to_owned(), once.until)).is_none())
+    }
 }
 
 /// All that is remembered.
 pub(super) struct FacadeState {
     store: Arc<dyn RecordStore>,
-    clients: AtomicUsize,
-    grants: AtomicUsize,
+    clients: RecordIndex,
+    grants: RecordIndex,
     pending: Mutex<Table<String, PendingVisitor>>,
     documents: Mutex<Table<String, (FacadeClient, u64)>>,
-    /// Hashes of assertions, each with the time until which it is good.
-    used: Mutex<Table<String, u64>>,
+    /// What clients have shown of themselves, and what issuers have said of people.
+    pub(super) client_assertions: UsedAssertions,
+    pub(super) id_jags: UsedAssertions,
     /// What each address did in which minute, by what it may do at most.
     rates: Mutex<Table<(IpAddr, u32), (u64, u32)>>,
 }
@@ -159,29 +274,53 @@ pub(super) struct LockedGrant {
 
 impl FacadeState {
     pub(super) async fn open(store: Arc<dyn RecordStore>) -> Result<Self, FacadeError> {
-        let clients = store.list(RecordKind::Client).await?.len();
-        let grants = store.list(RecordKind::Grant).await?.len();
-        Ok(Self {
+        let state = Self {
             store,
-            clients: AtomicUsize::new(clients),
-            grants: AtomicUsize::new(grants),
+            clients: RecordIndex::default(),
+            grants: RecordIndex::default(),
             pending: Mutex::default(),
             documents: Mutex::default(),
-            used: Mutex::default(),
+            client_assertions: UsedAssertions::default(),
+            id_jags: UsedAssertions::default(),
             rates: Mutex::default(),
+        };
+        for name in state.store.list(RecordKind::Client).await? {
+            if let Some(client) = state.look_at(state.client(&name).await, &name) {
+                state.clients.note(&name, &client.entry());
+            }
+        }
+        for name in state.store.list(RecordKind::Grant).await? {
+            let found = parse(state.store.read(&id(RecordKind::Grant, &name)).await?);
+            if let Some(grant) = state.look_at::<StoredGrant>(found, &name) {
+                state.grants.note(&name, &grant.entry());
+            }
+        }
+        Ok(state)
+    }
+
+    /// A record, if there is one that can be read. One that cannot stops nothing else.
+    fn look_at<T>(&self, found: Result<Option<T>, FacadeError>, name: &str) -> Option<T> {
+        found.unwrap_or_else(|failed| {
+            // The name of a grant is a secret.
+            let name = hash(name);
+            tracing::warn!(record = &name[..8], "a record of the facade is left alone: {failed}");
+            None
         })
+    }
+
+    /// The grants that were ended, while tokens of theirs may be good.
+    pub(super) fn ended_grants(&self) -> Vec<String> {
+        self.grants.names(|entry| entry.is_ended)
     }
 
     pub(super) fn store(&self) -> &dyn RecordStore {
         &*self.store
     }
 
-    /// Whether an address may do one more thing that costs us something (OS-9). Addresses that
-    /// are not known count as one.
+    /// Whether an address may do one more thing that costs us something (OS-9).
     pub(super) fn may_act(&self, address: Option<IpAddr>, most: u32, now: u64) -> bool {
         let (minute, mut rates) = (now / 60, lock(&self.rates));
-        let address = address.unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED));
-        let address = (address, most);
+        let address = (network(address), most);
         if rates.len() >= MAX_ADDRESSES {
             rates.retain(|_, (at, _)| *at == minute);
         }
@@ -196,41 +335,54 @@ impl FacadeState {
         *count <= most
     }
 
-    /// Whether an assertion is used for the first time.
-    pub(super) fn use_once(&self, once: &OneTime, now: u64) -> bool {
-        let mut used = lock(&self.used);
-        if used.len() >= MAX_USED {
-            used.retain(|_, until| now <= *until);
+    /// Registers a client. If there is no room, the oldest registration goes that never got
+    /// tokens.
+    pub(super) async fn add_client(&self, client: &FacadeClient) -> Result<(), FacadeError> {
+        let entry = client.entry();
+        if !self.clients.add(&client.id, &entry, MAX_CLIENTS) {
+            let unused = self.clients.oldest(|entry| entry.is_unused).map(|(name, _)| name);
+            let Some(unused) = unused else { return Err(FacadeError::Full("registered clients")) };
+            self.remove_client(&unused).await?;
+            if !self.clients.add(&client.id, &entry, MAX_CLIENTS) {
+                return Err(FacadeError::Full("registered clients"));
+            }
         }
-        used.len() < MAX_USED && used.insert(hash(&once.id), once.until).is_none()
+        let saved = async {
+            let mut lock = self.store.lock(&id(RecordKind::Client, &client.id)).await?;
+            save(&mut *lock, client).await
+        };
+        let saved = saved.await;
+        if saved.is_err() {
+            self.clients.forget(&client.id);
+        }
+        saved
     }
 
-    pub(super) async fn add_client(&self, client: &FacadeClient) -> Result<(), FacadeError> {
-        if self.clients.load(Ordering::Relaxed) >= MAX_CLIENTS {
-            return Err(FacadeError::Full("registered clients"));
-        }
-        self.clients.fetch_add(1, Ordering::Relaxed);
-        let id = id(RecordKind::Client, &client.id);
-        let mut lock = self.store.lock(&id).await?;
-        save(&mut *lock, client).await
+    async fn remove_client(&self, name: &str) -> Result<(), FacadeError> {
+        self.store.lock(&id(RecordKind::Client, name)).await?.remove().await?;
+        self.clients.forget(name);
+        Ok(())
     }
 
     pub(super) async fn client(&self, name: &str) -> Result<Option<FacadeClient>, FacadeError> {
         parse(self.store.read(&id(RecordKind::Client, name)).await?)
     }
 
-    /// Somebody has signed in with a client: its registration is kept.
-    pub(super) async fn note_use(
-        &self,
-        client: &FacadeClient,
-        now: u64,
-    ) -> Result<(), FacadeError> {
-        if client.is_proven() || now < client.used_at.saturating_add(86_400) {
-            return Ok(());
+    /// A client has got tokens: its registration is kept. If that fails, it has them anyway.
+    pub(super) async fn note_use(&self, client: &FacadeClient, now: u64) {
+        let is_noted = !client.is_unused() && now < client.used_at.saturating_add(86_400);
+        let Some(registered) = client.registered_at.filter(|_| !is_noted) else { return };
+        let used = FacadeClient { used_at: now.max(registered + 1), ..client.clone() };
+        let noted = async {
+            let mut lock = self.store.lock(&id(RecordKind::Client, &client.id)).await?;
+            save(&mut *lock, &used).await
+        };
+        match noted.await {
+            Ok(()) => self.clients.note(&client.id, &used.entry()),
+            Err(failed) => {
+                tracing::warn!(client = client.id, "the use of a client is not noted: {failed}");
+            }
         }
-        let id = id(RecordKind::Client, &client.id);
-        let mut lock = self.store.lock(&id).await?;
-        save(&mut *lock, &FacadeClient { used_at: now, ..client.clone() }).await
     }
 
     pub(super) fn document(&self, id: &str, now: u64) -> Option<FacadeClient> {
@@ -254,17 +406,19 @@ impl FacadeState {
         request: AuthorizationRequest,
         visit: IdpVisit,
         browser: String,
+        address: Option<IpAddr>,
         now: u64,
     ) -> Result<(), FacadeError> {
-        let mut pending = lock(&self.pending);
-        if pending.len() >= MAX_PENDING {
-            pending.retain(|_, it| now <= it.until);
-        }
+        let (mut pending, address) = (lock(&self.pending), network(address));
+        pending.retain(|_, it| now <= it.until);
+        make_room(&mut pending, PENDING_PER_BROWSER, |it| it.browser == browser);
+        let most = if pending.len() < MAX_PENDING { PENDING_PER_ADDRESS } else { 1 };
+        make_room(&mut pending, most, |it| it.address == address);
         if pending.len() >= MAX_PENDING {
             return Err(FacadeError::Full("people who sign in"));
         }
         let (state, until) = (visit.state().reveal().to_owned(), now + PENDING_LIFE);
-        pending.insert(state, PendingVisitor { request, visit, browser, until });
+        pending.insert(state, PendingVisitor { request, visit, browser, address, until });
         Ok(())
     }
 
@@ -283,17 +437,35 @@ impl FacadeState {
         name: &str,
         grant: &StoredGrant,
     ) -> Result<(), FacadeError> {
-        if self.grants.load(Ordering::Relaxed) >= MAX_GRANTS {
+        let entry = grant.entry();
+        if !self.grants.add(name, &entry, MAX_GRANTS) {
             return Err(FacadeError::Full("people who are signed in"));
         }
-        self.grants.fetch_add(1, Ordering::Relaxed);
-        let id = id(RecordKind::Grant, name);
-        let mut lock = self.store.lock(&id).await?;
-        save(&mut *lock, grant).await
+        let saved = async {
+            let mut lock = self.store.lock(&id(RecordKind::Grant, name)).await?;
+            save(&mut *lock, grant).await
+        };
+        let saved = saved.await;
+        if saved.is_err() {
+            self.grants.forget(name);
+        }
+        saved
+    }
+
+    /// The oldest grant of a person who has too many.
+    pub(super) fn one_too_many(&self, grant: &StoredGrant) -> Option<String> {
+        let subject = grant.entry().subject;
+        let is_theirs = |it: &RecordEntry| it.subject == subject && !it.is_ended;
+        let (oldest, count) = self.grants.oldest(is_theirs)?;
+        (count > GRANTS_PER_PERSON).then_some(oldest)
     }
 
     /// A grant, if there is one of this name.
     pub(super) async fn grant(&self, name: &str) -> Result<Option<LockedGrant>, FacadeError> {
+        Ok(self.locked(name).await?.filter(|found| !found.grant.entry().is_ended))
+    }
+
+    async fn locked(&self, name: &str) -> Result<Option<LockedGrant>, FacadeError> {
         let id = id(RecordKind::Grant, name);
         // Most names that are made up end here.
         if self.store.read(&id).await?.is_none() {
@@ -304,33 +476,45 @@ impl FacadeState {
         Ok(grant.map(|grant| LockedGrant { lock, grant }))
     }
 
-    pub(super) async fn remove(&self, mut grant: LockedGrant) -> Result<(), FacadeError> {
+    /// Ends a grant. While tokens of it may be good, its record says so, for the next process.
+    pub(super) async fn end(
+        &self,
+        name: &str,
+        mut grant: LockedGrant,
+        now: u64,
+    ) -> Result<(), FacadeError> {
+        if !grant.grant.end(now) {
+            return self.remove(name, grant).await;
+        }
+        grant.save().await?;
+        self.grants.note(name, &grant.grant.entry());
+        Ok(())
+    }
+
+    async fn remove(&self, name: &str, mut grant: LockedGrant) -> Result<(), FacadeError> {
         grant.lock.remove().await?;
-        self.grants.fetch_sub(1, Ordering::Relaxed);
+        self.grants.forget(name);
         Ok(())
     }
 
     /// Forgets what nobody uses any more.
     pub(super) async fn sweep(&self, now: u64) -> Result<(), FacadeError> {
         for name in self.store.list(RecordKind::Grant).await? {
-            if let Some(grant) = self.grant(&name).await?
-                && grant.grant.is_over(now)
-            {
-                self.remove(grant).await?;
+            let found = self.locked(&name).await;
+            let Some(grant) = self.look_at(found, &name) else { continue };
+            if grant.grant.is_over(now) {
+                self.remove(&name, grant).await?;
+            } else {
+                self.grants.note(&name, &grant.grant.entry());
             }
         }
         for name in self.store.list(RecordKind::Client).await? {
-            let is_unused = |it: &FacadeClient| now > it.used_at.saturating_add(CLIENT_IDLE);
-            if self.client(&name).await?.is_some_and(|it| is_unused(&it)) {
-                let id = id(RecordKind::Client, &name);
-                self.store.lock(&id).await?.remove().await?;
-                self.clients.fetch_sub(1, Ordering::Relaxed);
+            let found = self.client(&name).await;
+            let Some(client) = self.look_at(found, &name) else { continue };
+            if now > client.used_at.saturating_add(CLIENT_IDLE) {
+                self.remove_client(&name).await?;
             }
         }
-        let (grants, clients) =
-            (self.store.list(RecordKind::Grant).await?, self.store.list(RecordKind::Client).await?);
-        self.grants.store(grants.len(), Ordering::Relaxed);
-        self.clients.store(clients.len(), Ordering::Relaxed);
         Ok(())
     }
 }

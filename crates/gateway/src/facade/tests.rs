@@ -14,6 +14,7 @@ use crate::issuer::{TokenCheck, TokenDenial, system_clock};
 use crate::policy::{Access, Grant};
 use crate::token::{IssuerRule, ScopeRule};
 
+mod bounds;
 mod renewals;
 
 const BASE: &str = "https://gw.example";

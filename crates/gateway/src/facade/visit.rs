@@ -1,6 +1,8 @@
 //! A person at the facade: asked on our page, sent to the identity provider, and back to the
 //! client with a code.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, COOKIE, LOCATION, REFERRER_POLICY, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -11,7 +13,7 @@ use switchboard_proto::auth::{AuthError, is_same, query_pairs};
 
 use super::authorize::{self, AuthorizationRequest, BadRequest};
 use super::client::FacadeClient;
-use super::grant::{hash, kept};
+use super::grant::{StoredGrant, hash, kept};
 use super::state::MOST_SIGN_INS;
 use super::{Current, Facade, base64, random_hex};
 use crate::idp::{Identity, IdpError};
@@ -88,9 +90,10 @@ impl Facade {
         &self,
         current: &Current,
         query: &str,
+        address: Option<IpAddr>,
     ) -> Result<(AuthorizationRequest, FacadeClient), Result<String, Response<Bytes>>> {
         let id = authorize::client_id(query).unwrap_or_default();
-        let client = match self.find_client(current, &id).await {
+        let client = match self.find_client(current, &id, address).await {
             Ok(Some(client)) => client,
             Ok(None) => {
                 let text = "The app is not known here. Remove its registration there, if you can, and start the sign-in again.";
@@ -111,7 +114,7 @@ impl Facade {
 
     /// Asks the person. Nothing is kept of a request before they have agreed (OS-4).
     pub(super) async fn authorize(&self, current: &Current, visit: &PageVisit) -> Response<Bytes> {
-        let (request, client) = match self.judge(current, &visit.query).await {
+        let (request, client) = match self.judge(current, &visit.query, visit.address).await {
             Ok(judged) => judged,
             Err(Ok(url)) => return redirect(&url),
             Err(Err(page)) => return page,
@@ -163,7 +166,7 @@ impl Facade {
                 "Your browser did not keep our cookie, or the page was open for too long. Go back to the app and start the sign-in again.",
             );
         };
-        let (request, client) = match self.judge(current, query).await {
+        let (request, client) = match self.judge(current, query, visit.address).await {
             Ok(judged) => judged,
             Err(Ok(url)) => return leave_page(&url, "Back to the app"),
             Err(Err(page)) => return page,
@@ -187,7 +190,8 @@ impl Facade {
         };
         tracing::info!(client = client.id, name = client.name, "somebody allows a client");
         let url = begun.url().to_owned();
-        match self.state.wait_for(request, begun, hash(&browser), current.now) {
+        let browser = hash(&browser);
+        match self.state.wait_for(request, begun, browser, visit.address, current.now) {
             Ok(()) => leave_page(&url, "Sign in"),
             Err(failed) => {
                 tracing::error!("nobody can sign in: {failed}");
@@ -221,6 +225,16 @@ impl Facade {
         }
     }
 
+    /// A person who has too many grants loses the oldest.
+    async fn end_one_too_many(&self, grant: &StoredGrant) {
+        let Some(oldest) = self.state.one_too_many(grant) else { return };
+        match self.state.grant(&oldest).await {
+            Ok(Some(found)) => _ = self.end(&oldest, found, "its person has too many").await,
+            Ok(None) => {}
+            Err(failed) => tracing::warn!("an old grant cannot be ended: {failed}"),
+        }
+    }
+
     /// Gives the client a code for what this person has allowed.
     async fn send_back(
         &self,
@@ -240,7 +254,10 @@ impl Facade {
         let refused = request.refusal("server_error", &current.base);
         let grant = request.into_grant().of(subject, claims, idp, &secret, current.now);
         match self.state.add_grant(&id, &grant).await {
-            Ok(()) => redirect(&url),
+            Ok(()) => {
+                self.end_one_too_many(&grant).await;
+                redirect(&url)
+            }
             Err(failed) => {
                 tracing::error!("nobody was signed in: {failed}");
                 redirect(&refused)

@@ -73,6 +73,14 @@ impl Issuers {
         self.lost.told.notify_one();
     }
 
+    /// Looks again whether the grant of a token was ended.
+    pub(super) fn mark_ended(&self, token: &KnownToken) {
+        let is_ended = |grant: &String| read(&self.own).ended.contains_key(grant);
+        if token.grant.as_ref().is_some_and(is_ended) {
+            token.is_ended.store(true, Ordering::SeqCst);
+        }
+    }
+
     /// Whether a token of the facade counts; none if it is not of the facade.
     pub(super) fn check_own(
         &self,

@@ -264,3 +264,26 @@ fn metadata_are_looked_for_where_the_rules_say() {
         "https://a.example/.well-known/oauth-authorization-server/t https://a.example/.well-known/openid-configuration/t https://a.example/t/.well-known/openid-configuration"
     );
 }
+
+// wire: OS-8
+#[tokio::test]
+async fn a_token_that_is_remembered_after_the_end_of_its_grant_does_not_count() {
+    let issuers = Issuers::new(None, system_clock(), &Arc::default());
+    let signer = switchboard_net::auth::jws::Signer::generate_es256().unwrap();
+    let issuer = Issuer::start().await;
+    let facade = crate::token::FacadeRule { issuer: "corp".to_owned(), ..Default::default() };
+    issuers.follow(Some(&TokenAccess {
+        issuers: vec![rule(&issuer)],
+        public_url: Some("https://gw.example".to_owned()),
+        facade: Some(facade),
+        ..TokenAccess::default()
+    }));
+    issuers.set_own_keys(PublicJwk::read(&signer.public_jwk()).into_iter().collect());
+    let changes = json!({"iss": "https://gw.example", "sid": "g"});
+    let claims = issuer.claims("ada", AUDIENCE, &changes);
+    let token = signer.sign(json!({"typ": "at+jwt"}), &claims).unwrap();
+    let Ok(JwtCheck::Counts(known)) = issuers.check_jwt(&token) else { panic!("it counts") };
+    issuers.end_grant("g".to_owned(), 600);
+    issuers.remember(hash_token(&token), Some(known), KNOWN_JWT);
+    assert_eq!(check(&issuers, &token).await, INVALID);
+}

@@ -7,7 +7,7 @@ use super::*;
 
 impl Bed {
     /// A client, and the refresh token that it got.
-    async fn signed_in(&self) -> (String, String) {
+    pub(super) async fn signed_in(&self) -> (String, String) {
         let client = self.client().await;
         let code = self.code(&client).await;
         let given = self.redeem(&client, &code, VERIFIER).await;
@@ -15,7 +15,7 @@ impl Bed {
     }
 
     /// All that the store has of this kind.
-    async fn records(&self, kind: RecordKind) -> Vec<String> {
+    pub(super) async fn records(&self, kind: RecordKind) -> Vec<String> {
         let mut found = Vec::new();
         for name in self.store.list(kind).await.unwrap() {
             let content = self.store.read(&RecordId { kind, name }).await.unwrap().unwrap();
@@ -25,7 +25,7 @@ impl Bed {
     }
 }
 
-fn refresh_token(given: &Reply) -> String {
+pub(super) fn refresh_token(given: &Reply) -> String {
     assert_eq!(given.status(), 200, "{}", given.text);
     given.json()["refresh_token"].as_str().unwrap().to_owned()
 }
@@ -90,4 +90,49 @@ async fn what_the_provider_gives_is_kept_if_its_word_does_not_count() {
     bed.issuer.say_of_everybody(json!({"sub": "ada"}));
     bed.wait(301);
     refresh_token(&bed.refresh(&client, &refresh).await);
+}
+
+// wire: OS-8
+#[tokio::test]
+async fn what_was_ended_stays_so_after_a_restart() {
+    let mut bed = Bed::start().await;
+    let client = bed.client().await;
+    let code = bed.code(&client).await;
+    let given = bed.redeem(&client, &code, VERIFIER).await;
+    let refresh = refresh_token(&given);
+    let pairs = [("client_id", &*client), ("token", &*refresh)];
+    assert_eq!(bed.post("/oauth/revoke", &pairs).await.status(), 200);
+    bed.restart().await;
+    assert!(bed.check(given.json()["access_token"].as_str().unwrap()).is_err());
+    assert_eq!(bed.refresh(&client, &refresh).await.error().1, "invalid_grant");
+    // Its tokens are over by then.
+    bed.facade.state.sweep(bed.now() + 661).await.unwrap();
+    assert_eq!(bed.records(RecordKind::Grant).await.len(), 0);
+}
+
+// wire: OS-8
+#[tokio::test]
+async fn the_store_alone_has_no_token_of_a_client() {
+    let bed = Bed::start().await;
+    let (client, refresh) = bed.signed_in().await;
+    let given = bed.refresh(&client, &refresh).await;
+    let kept = bed.records(RecordKind::Grant).await.join("");
+    let refresh = refresh_token(&given);
+    let secret = refresh.split_once('.').unwrap().1;
+    let token = given.json()["access_token"].as_str().unwrap().to_owned();
+    assert!(!kept.contains(secret) && !kept.contains(&token), "{kept}");
+}
+
+// wire: OS-9
+#[tokio::test]
+async fn a_client_that_only_renews_its_tokens_stays_registered() {
+    let bed = Bed::start().await;
+    let (client, mut refresh) = bed.signed_in().await;
+    bed.issuer.give("idp1", json!({"access_token": "b", "token_type": "Bearer"}));
+    bed.issuer.say_of_everybody(json!({"sub": "ada"}));
+    for _ in 0..3 {
+        bed.wait(20 * 86_400);
+        bed.facade.state.sweep(bed.now()).await.unwrap();
+        refresh = refresh_token(&bed.refresh(&client, &refresh).await);
+    }
 }
