@@ -233,6 +233,14 @@ impl Authorizer {
         self.inner.lacks_person.load(Ordering::Relaxed) || provider.is_some_and(Self::lacks_person)
     }
 
+    /// There are tokens to show: whoever was lacking has signed in meanwhile.
+    pub(super) fn note_tokens(&self) {
+        self.inner.lacks_person.store(false, Ordering::Relaxed);
+        if let Some(provider) = &self.inner.provider {
+            provider.note_tokens();
+        }
+    }
+
     /// What happens when somebody has to sign in.
     pub(super) fn mode(&self) -> LoginMode {
         self.inner.options.mode

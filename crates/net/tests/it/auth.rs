@@ -375,6 +375,32 @@ async fn where_nobody_may_be_asked_it_says_what_to_do_and_signing_out_forgets() 
     assert!(!within(authorizer.sign_out()).await.unwrap());
 }
 
+// wire: OC-45
+#[tokio::test]
+async fn a_renewal_that_fails_for_a_while_is_the_error_and_opens_no_page() {
+    let world = AuthWorld::start().await;
+    let (store, client) = (memory(), HeaderMap::new());
+    world.life.store(0, Ordering::SeqCst);
+    within(world.authorizer(&store, LoginMode::Wait).sign_in(None)).await.unwrap();
+    *world.trouble.lock().unwrap() = Some((503, json!({})));
+    let credential = credential(&world, &store);
+    let bare = within(credential.headers(nobody(&client), None)).await.unwrap().unwrap();
+    assert!(bare.headers.is_empty());
+    let error = within(credential.headers(nobody(&client), Some(&refusal()))).await.unwrap_err();
+    assert!(error.to_string().contains("503"), "{error}");
+    assert_eq!(world.counts(), [1, 1, 1], "nobody is asked");
+
+    // Who was lacking is not any more once somebody has signed in elsewhere.
+    let never = world.authorizer(&store, LoginMode::Never);
+    within(never.sign_in(None)).await.unwrap_err();
+    assert!(never.lacks_person());
+    *world.trouble.lock().unwrap() = None;
+    let credential = OauthCredential::new(never.clone(), HeaderMap::new());
+    let found = within(credential.headers(nobody(&client), None)).await.unwrap().unwrap();
+    assert_eq!(found.headers["authorization"], "Bearer a2");
+    assert!(!never.lacks_person());
+}
+
 // wire: OX-2
 #[tokio::test]
 async fn one_sign_in_at_the_identity_provider_is_for_all_servers() {
