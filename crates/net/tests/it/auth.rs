@@ -22,7 +22,7 @@ use switchboard_net::http::fetch::{Fetch, FetchOptions, Reach};
 use switchboard_net::upstream::{
     Credential, CredentialRefusal, CredentialUser, ServerTarget, Strategy,
 };
-use switchboard_proto::auth::{AuthError, GrantType, IdentityProvider, OauthSettings};
+use switchboard_proto::auth::{AuthError, GrantType, IdentityProvider, OauthSettings, Secret};
 use switchboard_proto::revision::Era;
 use switchboard_testkit::within;
 use tokio::net::TcpListener;
@@ -399,6 +399,40 @@ async fn a_renewal_that_fails_for_a_while_is_the_error_and_opens_no_page() {
     let found = within(credential.headers(nobody(&client), None)).await.unwrap().unwrap();
     assert_eq!(found.headers["authorization"], "Bearer a2");
     assert!(!never.lacks_person());
+}
+
+// wire: OT-6
+#[tokio::test]
+async fn a_person_and_each_client_have_tokens_of_their_own_at_one_server() {
+    let world = AuthWorld::start().await;
+    let store = memory();
+    let person = world.authorizer(&store, LoginMode::Wait);
+    within(person.sign_in(None)).await.unwrap();
+    let client = |id: &str| {
+        let settings = OauthSettings {
+            grant: GrantType::ClientCredentials,
+            client_id: Some(id.to_owned()),
+            client_secret: Some(Secret::new("s")),
+            ..OauthSettings::default()
+        };
+        let account = Account { server: format!("{}/mcp", world.url), ..Account::default() };
+        let options = SignInOptions::default();
+        Authorizer::new(account, settings, Arc::clone(&store), fetch(), Arc::new(Yes), options)
+    };
+    for (id, token) in [("one", "a2"), ("two", "a3")] {
+        assert_eq!(within(client(id).current()).await.unwrap(), None);
+        within(client(id).sign_in(None)).await.unwrap();
+        let kept = within(client(id).current()).await.unwrap().unwrap();
+        assert_eq!(kept.access_token.reveal(), token);
+    }
+    let kept = within(person.current()).await.unwrap().unwrap();
+    assert_eq!(kept.access_token.reveal(), "a1");
+    let mut names = store.list(RecordKind::Tokens).await.unwrap();
+    names.sort_unstable();
+    let accounts: Vec<_> = names.iter().filter_map(|name| Account::from_name(name)).collect();
+    let grants: Vec<_> = accounts.iter().map(|account| account.grant.as_deref()).collect();
+    assert_eq!(grants, [None, Some("client-credentials one"), Some("client-credentials two")]);
+    assert_eq!(accounts[2].record(RecordKind::Tokens).name, names[2]);
 }
 
 // wire: OX-2
