@@ -93,8 +93,9 @@ impl AuthFetch {
     /// only its neighbours reach.
     async fn reach(&self) -> Result<Reach, String> {
         let host = self.server.host().unwrap_or_default().trim_matches(['[', ']']);
-        let ranges =
-            self.policy.allowed.iter().filter_map(|text| text.parse::<AddressRange>().ok());
+        // An address is a host of URLs, and opens no name that leads to it.
+        let networks = self.policy.allowed.iter().filter(|text| text.contains('/'));
+        let ranges = networks.filter_map(|text| text.parse::<AddressRange>().ok());
         if is_loopback(host) {
             let besides = ranges.chain(AddressRange::LOOPBACK).collect();
             let strict = self.policy.is_strict;
