@@ -467,7 +467,7 @@ impl Inner {
 
     /// Another process has the page open.
     fn show_waiting(&self) {
-        self.person.show_waiting(self.name());
+        self.person.show_waiting(self.name(), None);
         let server = self.name();
         self.note_asked(format!("Sign in to {server} in the page that another process opened."));
     }

@@ -11,6 +11,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use switchboard_net::auth::person::SignInPerson;
 use switchboard_net::auth::store::{
@@ -218,7 +219,7 @@ impl SignInPerson for Yes {
 
     fn show_device(&self, _server: &str, _url: &str, _complete: Option<&str>, _code: &str) {}
 
-    fn show_waiting(&self, _server: &str) {}
+    fn show_waiting(&self, _server: &str, _url: Option<&str>) {}
 
     fn pasted<'p>(&'p self) -> Pin<Box<dyn Future<Output = String> + Send + 'p>> {
         Box::pin(std::future::pending())
@@ -433,6 +434,24 @@ async fn a_person_and_each_client_have_tokens_of_their_own_at_one_server() {
     let grants: Vec<_> = accounts.iter().map(|account| account.grant.as_deref()).collect();
     assert_eq!(grants, [None, Some("client-credentials one"), Some("client-credentials two")]);
     assert_eq!(accounts[2].record(RecordKind::Tokens).name, names[2]);
+}
+
+// wire: OT-7
+#[tokio::test]
+async fn nobody_waits_for_a_sign_in_whose_code_is_spent() {
+    let world = AuthWorld::start().await;
+    let store = memory();
+    let account = Account { server: format!("{}/mcp", world.url), ..Account::default() };
+    let pending = account.record(RecordKind::Pending);
+    // What another process would find if this one were killed now.
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let (seen, kept) = (Arc::clone(&found), Arc::clone(&store));
+    *world.meanwhile.lock().unwrap() = Some(Box::new(move || {
+        let left = kept.read(&pending).now_or_never().unwrap().unwrap();
+        seen.lock().unwrap().push(left.is_some());
+    }));
+    within(world.authorizer(&store, LoginMode::Wait).sign_in(None)).await.unwrap();
+    assert_eq!(*found.lock().unwrap(), [false]);
 }
 
 // wire: OX-2
