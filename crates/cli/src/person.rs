@@ -61,10 +61,13 @@ impl SignInPerson for TerminalUser {
         }
     }
 
-    fn show_waiting(&self, server: &str) {
+    fn show_waiting(&self, server: &str, url: Option<&str>) {
         tell(&format!(
             "Another process is signing in to {server}. Go on in the page that it opened."
         ));
+        if let Some(url) = url {
+            tell(&format!("If that page is gone, open it again:\n\n  {url}"));
+        }
     }
 
     fn pasted<'p>(&'p self) -> Pin<Box<dyn Future<Output = String> + Send + 'p>> {

@@ -182,10 +182,11 @@ pub fn account_of(target: &Target, oauth: &OauthPlan, principal: Option<&str>) -
             let settings = oauth.inject.as_ref().map(|_| &oauth.settings)?;
             let issuer = settings.issuer.clone().or_else(|| settings.endpoints.token.clone())?;
             let account = Some(format!("command {}", command.name));
-            Account { server: issuer, account, principal: None }
+            Account { server: issuer, account, ..Account::default() }
         }
     };
-    Some(Account { principal: principal.map(ToOwned::to_owned), ..account })
+    let principal = principal.map(ToOwned::to_owned);
+    Some(Account { principal, ..account }.signing_in_by(&oauth.settings))
 }
 
 /// What is at hand of the users of one server: by name, with when it was last used.

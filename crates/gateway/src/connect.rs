@@ -496,7 +496,7 @@ impl SignInPerson for BrowserVisitor {
         self.show_page("", complete_url.unwrap_or(url));
     }
 
-    fn show_waiting(&self, _server: &str) {}
+    fn show_waiting(&self, _server: &str, _url: Option<&str>) {}
 
     fn pasted<'p>(&'p self) -> std::pin::Pin<Box<dyn Future<Output = String> + Send + 'p>> {
         Box::pin(std::future::pending())

@@ -149,7 +149,17 @@ fn row(about: &Value) -> Vec<String> {
 /// Removes the tokens of an account, what waits for it, and how we are registered for it.
 async fn forget(args: &StoreArgs, account: &Account) -> Result<bool, StoreError> {
     let store = UserStore::new(args);
-    let mut records = vec![account.record(RecordKind::Tokens), account.record(RecordKind::Pending)];
+    let mut records = Vec::new();
+    // However somebody or something has signed in.
+    let account = Account { grant: None, ..account.clone() };
+    for kind in [RecordKind::Tokens, RecordKind::Pending] {
+        for name in store.list(kind).await? {
+            let found = Account::from_name(&name).map(|found| Account { grant: None, ..found });
+            if found.as_ref() == Some(&account) {
+                records.push(RecordId { kind, name });
+            }
+        }
+    }
     for name in store.list(RecordKind::Registration).await? {
         // All users of a gateway share one.
         let is_meant = account.principal.is_none();

@@ -100,7 +100,7 @@ fn github() -> String {
     let server = json!({ "command": BINARY, "args": ["demo"] });
     let config = json!({ "mcpServers": { "github": server } });
     // Whole at once: two tests write the same words.
-    let new = format!("{path}.{:?}", std::thread::current().id());
+    let new = format!("{path}.{}.{:?}", std::process::id(), std::thread::current().id());
     std::fs::write(&new, config.to_string()).unwrap();
     std::fs::rename(new, &path).unwrap();
     path
@@ -161,8 +161,9 @@ fn serves_stdio(args: &[&str]) {
 
 /// A configuration of a gateway loads without mistakes.
 fn loads(text: &str) {
-    let path =
-        format!("{}/readme.{:?}.jsonc", env!("CARGO_TARGET_TMPDIR"), std::thread::current().id());
+    // Tests are threads of one process, or each has its own.
+    let (process, thread) = (std::process::id(), std::thread::current().id());
+    let path = format!("{}/readme.{process}.{thread:?}.jsonc", env!("CARGO_TARGET_TMPDIR"));
     std::fs::write(&path, text).unwrap();
     let run = run(&["config", "check", &path], &[("TOKEN", "of-nobody")]);
     assert_eq!(run.code, Some(0), "{}\n{text}", run.stdout);

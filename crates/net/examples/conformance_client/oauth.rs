@@ -134,7 +134,7 @@ impl SignInPerson for Visitor {
 
     fn show_device(&self, _server: &str, _url: &str, _complete: Option<&str>, _code: &str) {}
 
-    fn show_waiting(&self, _server: &str) {}
+    fn show_waiting(&self, _server: &str, _url: Option<&str>) {}
 
     fn pasted<'p>(&'p self) -> Pin<Box<dyn Future<Output = String> + Send + 'p>> {
         Box::pin(std::future::pending())

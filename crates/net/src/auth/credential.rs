@@ -98,7 +98,10 @@ impl OauthCredential {
         }
         let stored = match stored {
             // Another process has renewed it, or somebody has signed in elsewhere.
-            Some(stored) if shown.as_deref() != Some(self.word(&stored)) => {
+            Some(stored)
+                if shown.as_deref() != Some(self.word(&stored))
+                    && !stored.is_over(self.authorizer.tools().now()) =>
+            {
                 return Ok(Some((stored, false)));
             }
             stored => stored,
@@ -276,6 +279,7 @@ impl Credential for OauthCredential {
                 },
             };
             if let Some(record) = record {
+                self.authorizer.note_tokens();
                 self.add(&mut found, &record).map_err(NoCredential::from)?;
             }
             Ok(Some(found))

@@ -88,23 +88,29 @@ impl AuthFetch {
     }
 
     /// Where the URLs of the server may lead. A server that is inside a network may name what
-    /// is inside, too; what it claims to be by one address among others does not count.
+    /// is inside, too; what it claims to be by one address among others does not count. Who
+    /// answers for its name says where it is, so that opens neither this machine nor what
+    /// only its neighbours reach.
     async fn reach(&self) -> Result<Reach, String> {
         let host = self.server.host().unwrap_or_default().trim_matches(['[', ']']);
-        // A single address is an exception for URLs that have it, not for names that lead there.
-        let ranges = self.policy.allowed.iter().filter(|text| text.contains('/'));
-        let ranges = ranges.filter_map(|text| text.parse::<AddressRange>().ok());
+        // An address is a host of URLs, and opens no name that leads to it.
+        let networks = self.policy.allowed.iter().filter(|text| text.contains('/'));
+        let ranges = networks.filter_map(|text| text.parse::<AddressRange>().ok());
         if is_loopback(host) {
             let besides = ranges.chain(AddressRange::LOOPBACK).collect();
             let strict = self.policy.is_strict;
             return Ok(if strict { Reach::PublicAnd(besides) } else { Reach::Anywhere });
         }
+        // The proxy looks names up; here they may mean nothing, or something else.
+        if self.open.proxy_for(&self.server).is_some() || self.policy.is_strict {
+            return Ok(Reach::PublicAnd(ranges.collect()));
+        }
         let port = self.server.port_u16().unwrap_or(443);
         let found = tokio::net::lookup_host((host, port)).await;
         let found = found.map_err(|error| format!("{host} cannot be looked up: {error}"))?;
         let is_inside = found.map(|address| address.ip()).all(|address| !is_public(address));
-        let is_open = is_inside && !self.policy.is_strict;
-        Ok(if is_open { Reach::Anywhere } else { Reach::PublicAnd(ranges.collect()) })
+        let inside = AddressRange::PRIVATE.into_iter().filter(|_| is_inside);
+        Ok(Reach::PublicAnd(ranges.chain(inside).collect()))
     }
 }
 
@@ -155,4 +161,39 @@ async fn read(response: Response<FetchBody>) -> Result<AuthResponse, String> {
     let body =
         body.map_err(|_| format!("its answer breaks off, or is longer than {LONGEST} bytes"))?;
     Ok(AuthResponse { status, body: body.to_bytes().to_vec(), dpop_nonce })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::fetch::{FetchOptions, ProxySettings};
+
+    async fn reach_of(server: &'static str, proxy: ProxySettings) -> Reach {
+        let open = Fetch::new(FetchOptions { proxy, ..FetchOptions::default() }).unwrap();
+        let policy = ReachPolicy { allowed: vec!["192.0.2.0/24".to_owned()], is_strict: false };
+        AuthFetch::new(open, Uri::from_static(server), policy).reach().await.unwrap()
+    }
+
+    // wire: OB-3, OA-6
+    #[tokio::test]
+    async fn a_server_inside_opens_its_network_and_neither_this_machine_nor_its_neighbours() {
+        let direct = ProxySettings::default;
+        let has = |reach: &Reach, address: &str| reach.has(address.parse().unwrap());
+        for inside in ["http://10.0.0.1/mcp", "http://[fd00::1]/mcp", "http://169.254.1.1/mcp"] {
+            let reach = reach_of(inside, direct()).await;
+            for open in ["10.9.9.9", "172.31.0.1", "192.168.1.1", "fd12::1", "192.0.2.1"] {
+                assert!(has(&reach, open), "{inside} {open}");
+            }
+            for shut in ["127.0.0.1", "::1", "169.254.169.254", "fe80::1", "0.0.0.0"] {
+                assert!(!has(&reach, shut), "{inside} {shut}");
+            }
+        }
+        assert!(has(&reach_of("http://localhost/mcp", direct()).await, "127.0.0.1"));
+        assert!(!has(&reach_of("http://8.8.8.8/mcp", direct()).await, "10.0.0.1"));
+        // Behind a proxy nothing is looked up here: this name has no address.
+        let vars = [("http_proxy".to_owned(), "http://127.0.0.1:9".to_owned())];
+        let proxy = ProxySettings::from_vars(vars);
+        let reach = reach_of("http://server.invalid/mcp", proxy).await;
+        assert!(has(&reach, "192.0.2.1") && !has(&reach, "10.0.0.1"));
+    }
 }

@@ -12,8 +12,9 @@ pub trait SignInPerson: fmt::Debug + Send + Sync {
     /// Shows where to go on another device, and which code to type there (RFC 8628).
     fn show_device(&self, server: &str, url: &str, complete_url: Option<&str>, code: &str);
 
-    /// Another process has the page open, and we wait for it.
-    fn show_waiting(&self, server: &str);
+    /// Another process has the page open, and we wait for it. The page is known if that
+    /// process is gone.
+    fn show_waiting(&self, server: &str, url: Option<&str>);
 
     /// The address that the user was sent back to, typed or pasted by them (OC-37). Each call
     /// gives one line. Where nothing can be typed it is pending for ever.
@@ -29,7 +30,7 @@ impl SignInPerson for Nobody {
 
     fn show_device(&self, _server: &str, _url: &str, _complete_url: Option<&str>, _code: &str) {}
 
-    fn show_waiting(&self, _server: &str) {}
+    fn show_waiting(&self, _server: &str, _url: Option<&str>) {}
 
     fn pasted<'p>(&'p self) -> Pin<Box<dyn Future<Output = String> + Send + 'p>> {
         Box::pin(std::future::pending())

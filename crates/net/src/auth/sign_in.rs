@@ -41,6 +41,8 @@ pub struct Account {
     pub account: Option<String>,
     /// The user of a gateway whose account it is.
     pub principal: Option<String>,
+    /// Who is signed in, where it is not a person who says yes to us.
+    pub grant: Option<String>,
 }
 
 impl Account {
@@ -57,9 +59,35 @@ impl Account {
     /// The account of a record of this name; none for records that have no account.
     pub fn from_name(name: &str) -> Option<Self> {
         let parts: Vec<_> = name.split('\n').collect();
-        let [server, account, principal] = parts[..] else { return None };
+        let ([server, account, principal], rest) = parts.split_first_chunk()?;
         let part = |part: &str| Some(part.to_owned()).filter(|part| !part.is_empty());
-        Some(Self { server: server.to_owned(), account: part(account), principal: part(principal) })
+        let grant = match rest {
+            [] => None,
+            [grant] => part(grant),
+            _ => return None,
+        };
+        let (account, principal) = (part(account), part(principal));
+        Some(Self { server: (*server).to_owned(), account, principal, grant })
+    }
+
+    /// The account that these settings lead to. A client that is known by itself is not the
+    /// person who signs in at the same server, nor another client.
+    #[must_use]
+    pub fn signing_in_by(self, settings: &OauthSettings) -> Self {
+        let client = settings.client_id.as_deref().unwrap_or_default();
+        let grant = match &settings.grant {
+            GrantType::Code | GrantType::Device => None,
+            GrantType::ClientCredentials => Some(format!("client-credentials {client}")),
+            GrantType::Workload { .. } => Some(format!("workload {client}")),
+            GrantType::Enterprise(provider) => {
+                let issuer = match provider {
+                    IdentityProvider::SignIn { issuer, .. } => issuer,
+                    IdentityProvider::Token(token) => &token.source.issuer,
+                };
+                Some(format!("enterprise {client} {issuer}"))
+            }
+        };
+        Self { grant, ..self }
     }
 
     /// The tokens that are kept of it, as they are.
@@ -71,7 +99,8 @@ impl Account {
     pub fn record(&self, kind: RecordKind) -> RecordId {
         let part = |part: &Option<String>| part.clone().unwrap_or_default();
         let (account, principal) = (part(&self.account), part(&self.principal));
-        RecordId { kind, name: format!("{}\n{account}\n{principal}", self.server) }
+        let grant = self.grant.as_ref().map(|grant| format!("\n{grant}")).unwrap_or_default();
+        RecordId { kind, name: format!("{}\n{account}\n{principal}{grant}", self.server) }
     }
 }
 
@@ -176,6 +205,7 @@ impl Authorizer {
         person: Arc<dyn SignInPerson>,
         options: SignInOptions,
     ) -> Self {
+        let account = account.signing_in_by(&settings);
         let server = account.server.parse::<Uri>().unwrap_or_default();
         let mut reach = options.reach.clone();
         reach.allowed.extend(named_hosts(&settings));
@@ -231,6 +261,14 @@ impl Authorizer {
     pub fn lacks_person(&self) -> bool {
         let provider = self.inner.provider.as_ref();
         self.inner.lacks_person.load(Ordering::Relaxed) || provider.is_some_and(Self::lacks_person)
+    }
+
+    /// There are tokens to show: whoever was lacking has signed in meanwhile.
+    pub(super) fn note_tokens(&self) {
+        self.inner.lacks_person.store(false, Ordering::Relaxed);
+        if let Some(provider) = &self.inner.provider {
+            provider.note_tokens();
+        }
     }
 
     /// What happens when somebody has to sign in.
@@ -436,7 +474,7 @@ impl Inner {
 
     /// Another process has the page open.
     fn show_waiting(&self) {
-        self.person.show_waiting(self.name());
+        self.person.show_waiting(self.name(), None);
         let server = self.name();
         self.note_asked(format!("Sign in to {server} in the page that another process opened."));
     }

@@ -11,6 +11,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use switchboard_net::auth::person::SignInPerson;
 use switchboard_net::auth::store::{
@@ -22,7 +23,7 @@ use switchboard_net::http::fetch::{Fetch, FetchOptions, Reach};
 use switchboard_net::upstream::{
     Credential, CredentialRefusal, CredentialUser, ServerTarget, Strategy,
 };
-use switchboard_proto::auth::{AuthError, GrantType, IdentityProvider, OauthSettings};
+use switchboard_proto::auth::{AuthError, GrantType, IdentityProvider, OauthSettings, Secret};
 use switchboard_proto::revision::Era;
 use switchboard_testkit::within;
 use tokio::net::TcpListener;
@@ -218,7 +219,7 @@ impl SignInPerson for Yes {
 
     fn show_device(&self, _server: &str, _url: &str, _complete: Option<&str>, _code: &str) {}
 
-    fn show_waiting(&self, _server: &str) {}
+    fn show_waiting(&self, _server: &str, _url: Option<&str>) {}
 
     fn pasted<'p>(&'p self) -> Pin<Box<dyn Future<Output = String> + Send + 'p>> {
         Box::pin(std::future::pending())
@@ -373,6 +374,84 @@ async fn where_nobody_may_be_asked_it_says_what_to_do_and_signing_out_forgets() 
     assert!(within(authorizer.sign_out()).await.unwrap());
     assert_eq!(authorizer.tokens().await.unwrap(), None);
     assert!(!within(authorizer.sign_out()).await.unwrap());
+}
+
+// wire: OC-45
+#[tokio::test]
+async fn a_renewal_that_fails_for_a_while_is_the_error_and_opens_no_page() {
+    let world = AuthWorld::start().await;
+    let (store, client) = (memory(), HeaderMap::new());
+    world.life.store(0, Ordering::SeqCst);
+    within(world.authorizer(&store, LoginMode::Wait).sign_in(None)).await.unwrap();
+    *world.trouble.lock().unwrap() = Some((503, json!({})));
+    let credential = credential(&world, &store);
+    let bare = within(credential.headers(nobody(&client), None)).await.unwrap().unwrap();
+    assert!(bare.headers.is_empty());
+    let error = within(credential.headers(nobody(&client), Some(&refusal()))).await.unwrap_err();
+    assert!(error.to_string().contains("503"), "{error}");
+    assert_eq!(world.counts(), [1, 1, 1], "nobody is asked");
+
+    // Who was lacking is not any more once somebody has signed in elsewhere.
+    let never = world.authorizer(&store, LoginMode::Never);
+    within(never.sign_in(None)).await.unwrap_err();
+    assert!(never.lacks_person());
+    *world.trouble.lock().unwrap() = None;
+    let credential = OauthCredential::new(never.clone(), HeaderMap::new());
+    let found = within(credential.headers(nobody(&client), None)).await.unwrap().unwrap();
+    assert_eq!(found.headers["authorization"], "Bearer a2");
+    assert!(!never.lacks_person());
+}
+
+// wire: OT-6
+#[tokio::test]
+async fn a_person_and_each_client_have_tokens_of_their_own_at_one_server() {
+    let world = AuthWorld::start().await;
+    let store = memory();
+    let person = world.authorizer(&store, LoginMode::Wait);
+    within(person.sign_in(None)).await.unwrap();
+    let client = |id: &str| {
+        let settings = OauthSettings {
+            grant: GrantType::ClientCredentials,
+            client_id: Some(id.to_owned()),
+            client_secret: Some(Secret::new("s")),
+            ..OauthSettings::default()
+        };
+        let account = Account { server: format!("{}/mcp", world.url), ..Account::default() };
+        let options = SignInOptions::default();
+        Authorizer::new(account, settings, Arc::clone(&store), fetch(), Arc::new(Yes), options)
+    };
+    for (id, token) in [("one", "a2"), ("two", "a3")] {
+        assert_eq!(within(client(id).current()).await.unwrap(), None);
+        within(client(id).sign_in(None)).await.unwrap();
+        let kept = within(client(id).current()).await.unwrap().unwrap();
+        assert_eq!(kept.access_token.reveal(), token);
+    }
+    let kept = within(person.current()).await.unwrap().unwrap();
+    assert_eq!(kept.access_token.reveal(), "a1");
+    let mut names = store.list(RecordKind::Tokens).await.unwrap();
+    names.sort_unstable();
+    let accounts: Vec<_> = names.iter().filter_map(|name| Account::from_name(name)).collect();
+    let grants: Vec<_> = accounts.iter().map(|account| account.grant.as_deref()).collect();
+    assert_eq!(grants, [None, Some("client-credentials one"), Some("client-credentials two")]);
+    assert_eq!(accounts[2].record(RecordKind::Tokens).name, names[2]);
+}
+
+// wire: OT-7
+#[tokio::test]
+async fn nobody_waits_for_a_sign_in_whose_code_is_spent() {
+    let world = AuthWorld::start().await;
+    let store = memory();
+    let account = Account { server: format!("{}/mcp", world.url), ..Account::default() };
+    let pending = account.record(RecordKind::Pending);
+    // What another process would find if this one were killed now.
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let (seen, kept) = (Arc::clone(&found), Arc::clone(&store));
+    *world.meanwhile.lock().unwrap() = Some(Box::new(move || {
+        let left = kept.read(&pending).now_or_never().unwrap().unwrap();
+        seen.lock().unwrap().push(left.is_some());
+    }));
+    within(world.authorizer(&store, LoginMode::Wait).sign_in(None)).await.unwrap();
+    assert_eq!(*found.lock().unwrap(), [false]);
 }
 
 // wire: OX-2

@@ -21,8 +21,8 @@ pub(super) struct OwnedSignIn {
     callback: Option<CallbackPlace>,
     /// The page is open already.
     is_shown: bool,
-    /// A person was asked.
-    is_asked: bool,
+    /// What a person was asked.
+    asked: Option<PendingSignIn>,
 }
 
 /// What there is to do once the lock is ours.
@@ -54,7 +54,7 @@ impl Inner {
         if let Some(error) = pending.as_ref().and_then(|it| it.failure(self.tools.now())) {
             return Err(error);
         }
-        let mut owned = OwnedSignIn { lock, callback: None, is_shown: false, is_asked: false };
+        let mut owned = OwnedSignIn { lock, callback: None, is_shown: false, asked: None };
         let resumed = match pending {
             Some(pending) => self.resume(&mut owned, pending, challenge.as_ref()).await,
             None => None,
@@ -63,9 +63,11 @@ impl Inner {
             Some(run) => run,
             None => self.begin(&mut owned, challenge, before).await?,
         };
-        let ended = self.drive(run, Some(&mut owned)).await;
-        if let Ok(record) = &ended {
-            self.keep_tokens(record).await?;
+        let mut ended = self.drive(run, Some(&mut owned)).await;
+        if let Ok(record) = &ended
+            && let Err(error) = self.keep_tokens(record).await
+        {
+            ended = Err(error);
         }
         self.settle(owned, ended.as_ref().err()).await;
         ended
@@ -153,8 +155,8 @@ impl Inner {
     /// Nobody comes back to a sign-in that has ended. One that a person refused is remembered,
     /// so that no other process asks them again at once.
     async fn settle(&self, mut owned: OwnedSignIn, error: Option<&AuthError>) {
-        let left = match (read::<PendingSignIn>(owned.lock.read().await), error) {
-            (Ok(Some(pending)), Some(error)) if owned.is_asked => {
+        let left = match (owned.asked, error) {
+            (Some(pending), Some(error)) => {
                 write(&mut *owned.lock, &pending.failed(error, self.tools.now())).await
             }
             _ => owned.lock.remove().await.map_err(local),
@@ -195,12 +197,12 @@ impl Inner {
     ) -> Result<Secret, AuthError> {
         // Whoever takes over finds it.
         write(&mut *owned.lock, pending).await?;
-        owned.is_asked = true;
+        owned.asked = Some(pending.clone());
         let Some(callback) = &mut owned.callback else {
             return Err(AuthError::Local("there is no port to come back to".to_owned()));
         };
         if owned.is_shown {
-            self.show_waiting();
+            self.person.show_waiting(self.name(), Some(&pending.url));
         } else {
             self.person.show_page(self.name(), &pending.url);
         }
@@ -221,9 +223,14 @@ impl Inner {
         let age = self.tools.now().saturating_sub(pending.began_at);
         let wait = self.options.wait.saturating_sub(Duration::from_secs(age));
         let coming = race(coming_back, pasting);
-        match tokio::time::timeout(wait, coming).await {
-            Ok(Either::Left(code) | Either::Right(code)) => code,
-            Err(_) => Err(AuthError::TimedOut),
+        let Ok(Either::Left(code) | Either::Right(code)) = tokio::time::timeout(wait, coming).await
+        else {
+            return Err(AuthError::TimedOut);
+        };
+        if code.is_ok() {
+            // It is good for one use: whoever takes over from here begins anew.
+            owned.lock.remove().await.map_err(local)?;
         }
+        code
     }
 }

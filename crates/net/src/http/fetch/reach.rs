@@ -47,6 +47,15 @@ impl AddressRange {
         Self { first: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 },
     ];
 
+    /// Networks of companies and homes (RFC 1918, RFC 6598, RFC 4193).
+    pub const PRIVATE: [Self; 5] = [
+        Self { first: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), bits: 8 },
+        Self { first: IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), bits: 12 },
+        Self { first: IpAddr::V4(Ipv4Addr::new(192, 168, 0, 0)), bits: 16 },
+        Self { first: IpAddr::V4(Ipv4Addr::new(100, 64, 0, 0)), bits: 10 },
+        Self { first: IpAddr::V6(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0)), bits: 7 },
+    ];
+
     /// Whether an address is one of these.
     pub fn has(&self, address: IpAddr) -> bool {
         let number = |address: IpAddr| match address {
