@@ -79,6 +79,7 @@ impl Account {
             GrantType::Code | GrantType::Device => None,
             GrantType::ClientCredentials => Some(format!("client-credentials {client}")),
             GrantType::Workload { .. } => Some(format!("workload {client}")),
+            GrantType::Exchange { .. } => Some(format!("exchange {client}")),
             GrantType::Enterprise(provider) => {
                 let issuer = match provider {
                     IdentityProvider::SignIn { issuer, .. } => issuer,

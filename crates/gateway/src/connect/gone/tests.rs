@@ -94,7 +94,7 @@ fn access(keys: &[&str]) -> Access {
 
 fn account(user: &str) -> Account {
     let principal = Some(user.to_owned());
-    Account { server: "http://127.0.0.1:9/mcp".to_owned(), account: None, principal }
+    Account { server: "http://127.0.0.1:9/mcp".to_owned(), principal, ..Account::default() }
 }
 
 async fn keep(store: &MemoryStore, account: &Account, revocation_endpoint: Option<String>) {
