@@ -174,10 +174,29 @@ fn check_redirect(uri: &str, is_native: bool, allowed: &[String]) -> Result<(), 
         _ if rest.is_empty() => return Err("a redirect URI has nothing after its scheme"),
         _ => {}
     }
-    if !allowed.is_empty() && !allowed.iter().any(|pattern| fits(pattern, uri)) {
+    if !allowed.is_empty() && !allowed.iter().any(|pattern| allows(pattern, uri)) {
         return Err("the administrator of this gateway does not allow a redirect URI");
     }
     Ok(())
+}
+
+/// Whether a pattern of the administrator describes a redirect URI. A `*` in its host does not
+/// reach into the path, where anybody can write anything.
+fn allows(pattern: &str, uri: &str) -> bool {
+    let parts = |text| {
+        let (scheme, rest) = str::split_once(text, "://")?;
+        let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        Some((scheme, host, path))
+    };
+    match (parts(pattern), parts(uri)) {
+        (Some(pattern), Some(own)) => {
+            let is_any_path = pattern.2.is_empty() && pattern.1.ends_with('*');
+            let is_path = is_any_path || fits(pattern.2, own.2);
+            fits(pattern.0, own.0) && fits(pattern.1, own.1) && is_path
+        }
+        (None, None) => fits(pattern, uri),
+        _ => pattern == "*",
+    }
 }
 
 /// Whether both are on loopback, and the same but for the port (RFC 8252, 7.3).
@@ -287,6 +306,28 @@ mod tests {
             FacadeRule { allowed_redirects: vec!["https://app.example/*".to_owned()], ..rule() };
         assert!(client.may_redirect("https://app.example/cb?x=1", &only));
         assert!(!client.may_redirect("http://127.0.0.1:1000/cb", &only));
+    }
+
+    // wire: OS-3, OA-19
+    #[test]
+    fn a_star_for_hosts_stands_for_hosts_alone() {
+        for (pattern, uri, expected) in [
+            ("https://*.corp.example/*", "https://a.corp.example/x/y?z=1", true),
+            ("https://*.corp.example/*", "https://evil.example/.corp.example/x", false),
+            ("https://*.corp.example/*", "https://evil.example?.corp.example/x", false),
+            ("https://*.corp.example/*", "http://a.corp.example/x", false),
+            ("https://a.example/cb", "https://a.example/cb", true),
+            ("https://a.example/cb", "https://a.example/cb2", false),
+            ("https://a.example", "https://a.example/cb", false),
+            ("http://127.0.0.1:*", "http://127.0.0.1:99/cb", true),
+            ("http://127.0.0.1:*", "http://127.0.0.1.evil.example/cb", false),
+            ("cursor://*", "cursor://anysphere/cb", true),
+            ("app.x:/*", "app.x:/cb", true),
+            ("https:*.corp.example/*", "https://evil.example/.corp.example/x", false),
+            ("*", "https://a.example/cb", true),
+        ] {
+            assert_eq!(allows(pattern, uri), expected, "{pattern} {uri}");
+        }
     }
 
     // wire: OS-3, OS-9

@@ -110,6 +110,16 @@ fn parse<T: DeserializeOwned>(content: Option<Plaintext>) -> Result<Option<T>, F
     Ok(content.map(|content| serde_json::from_slice(&content)).transpose()?)
 }
 
+/// A record, if there is one that can be read. One that cannot stops nothing else.
+fn look_at<T>(found: Result<Option<T>, FacadeError>, name: &str) -> Option<T> {
+    found.unwrap_or_else(|failed| {
+        // The name of a grant is a secret.
+        let name = hash(name);
+        tracing::warn!(record = &name[..8], "a record of the facade is left alone: {failed}");
+        None
+    })
+}
+
 async fn save(lock: &mut dyn RecordLock, record: &impl Serialize) -> Result<(), FacadeError> {
     let content = Plaintext::new(serde_json::to_vec(record)?);
     Ok(lock.write(&content).await?)
@@ -285,27 +295,17 @@ impl FacadeState {
             rates: Mutex::default(),
         };
         for name in state.store.list(RecordKind::Client).await? {
-            if let Some(client) = state.look_at(state.client(&name).await, &name) {
+            if let Some(client) = look_at(state.client(&name).await, &name) {
                 state.clients.note(&name, &client.entry());
             }
         }
         for name in state.store.list(RecordKind::Grant).await? {
             let found = parse(state.store.read(&id(RecordKind::Grant, &name)).await?);
-            if let Some(grant) = state.look_at::<StoredGrant>(found, &name) {
+            if let Some(grant) = look_at::<StoredGrant>(found, &name) {
                 state.grants.note(&name, &grant.entry());
             }
         }
         Ok(state)
-    }
-
-    /// A record, if there is one that can be read. One that cannot stops nothing else.
-    fn look_at<T>(&self, found: Result<Option<T>, FacadeError>, name: &str) -> Option<T> {
-        found.unwrap_or_else(|failed| {
-            // The name of a grant is a secret.
-            let name = hash(name);
-            tracing::warn!(record = &name[..8], "a record of the facade is left alone: {failed}");
-            None
-        })
     }
 
     /// The grants that were ended, while tokens of theirs may be good.
@@ -501,7 +501,7 @@ impl FacadeState {
     pub(super) async fn sweep(&self, now: u64) -> Result<(), FacadeError> {
         for name in self.store.list(RecordKind::Grant).await? {
             let found = self.locked(&name).await;
-            let Some(grant) = self.look_at(found, &name) else { continue };
+            let Some(grant) = look_at(found, &name) else { continue };
             if grant.grant.is_over(now) {
                 self.remove(&name, grant).await?;
             } else {
@@ -510,7 +510,7 @@ impl FacadeState {
         }
         for name in self.store.list(RecordKind::Client).await? {
             let found = self.client(&name).await;
-            let Some(client) = self.look_at(found, &name) else { continue };
+            let Some(client) = look_at(found, &name) else { continue };
             if now > client.used_at.saturating_add(CLIENT_IDLE) {
                 self.remove_client(&name).await?;
             }

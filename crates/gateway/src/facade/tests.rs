@@ -413,12 +413,20 @@ async fn a_bad_client_or_redirect_gets_a_page_and_other_faults_are_told() {
         ([("request", "x")], "request_not_supported"),
     ] {
         let told = bed.get(&asking(&client, &more), "").await;
-        let url = told.header("location");
+        // Anybody may have registered it: the person decides whether they go there.
+        assert_eq!((told.status(), told.header("location")), (400, ""), "{more:?}");
+        assert!(!told.text.contains("http-equiv"), "{}", told.text);
+        let url = told.leads_to();
         assert!(url.starts_with(REDIRECT), "{more:?} {}", told.text);
-        assert_eq!(parameter(url, "error"), error, "{more:?}");
-        assert_eq!((parameter(url, "iss"), parameter(url, "state")), (BASE.into(), "s t".into()));
+        assert_eq!(parameter(&url, "error"), error, "{more:?}");
+        assert_eq!((parameter(&url, "iss"), parameter(&url, "state")), (BASE.into(), "s t".into()));
     }
-    let twice = format!("{}&scope=a", asking(&client, &[]));
+    // The host of one with a document is proven, and it is told at once.
+    let id = "https://app.example/c";
+    let about = json!({"client_id": id, "redirect_uris": [REDIRECT]});
+    let proven = client::read_document(id, about.as_object().unwrap(), bed.now(), &rule()).unwrap();
+    bed.facade.state.keep_document(&proven, bed.now() + 60, bed.now());
+    let twice = format!("{}&scope=a", asking(id, &[]));
     assert_eq!(parameter(bed.get(&twice, "").await.header("location"), "error"), "invalid_request");
 }
 

@@ -65,6 +65,18 @@ fn bad_page(text: &str) -> Response<Bytes> {
     page(StatusCode::BAD_REQUEST, "This sign-in cannot go on", text)
 }
 
+/// Anybody can register a client and send people here: nobody is sent on to its address before
+/// they have said so (RFC 9700, 4.11.2).
+fn told_page(url: &str) -> Response<Bytes> {
+    let host = url.split('?').next().unwrap_or_default();
+    let (host, url) = (escape(host), escape(url));
+    let main = format!(
+        "<p>The app asks for something that it cannot get here. If you trust it, \
+         <a href=\"{url}\">tell it</a>: that opens <code>{host}</code>.</p>"
+    );
+    html(StatusCode::BAD_REQUEST, "This sign-in cannot go on", &main)
+}
+
 fn broken_page() -> Response<Bytes> {
     let text = "The gateway cannot sign you in at this time. Its administrator finds the reason in the log.";
     page(StatusCode::SERVICE_UNAVAILABLE, "Try again later", text)
@@ -85,13 +97,14 @@ fn redirect(url: &str) -> Response<Bytes> {
 }
 
 impl Facade {
-    /// Judges a request, by its query; a page or a redirect if nothing comes of it.
+    /// Judges a request, by its query; a page if nothing comes of it, or where the client is
+    /// told, and whether its host is proven.
     async fn judge(
         &self,
         current: &Current,
         query: &str,
         address: Option<IpAddr>,
-    ) -> Result<(AuthorizationRequest, FacadeClient), Result<String, Response<Bytes>>> {
+    ) -> Result<(AuthorizationRequest, FacadeClient), Result<(String, bool), Response<Bytes>>> {
         let id = authorize::client_id(query).unwrap_or_default();
         let client = match self.find_client(current, &id, address).await {
             Ok(Some(client)) => client,
@@ -108,7 +121,7 @@ impl Facade {
         match authorize::read_request(query, &client, rule, tokens, base) {
             Ok(request) => Ok((request, client)),
             Err(BadRequest::Page(text)) => Err(Err(bad_page(text))),
-            Err(BadRequest::Told(url)) => Err(Ok(url)),
+            Err(BadRequest::Told(url)) => Err(Ok((url, client.is_proven()))),
         }
     }
 
@@ -116,7 +129,8 @@ impl Facade {
     pub(super) async fn authorize(&self, current: &Current, visit: &PageVisit) -> Response<Bytes> {
         let (request, client) = match self.judge(current, &visit.query, visit.address).await {
             Ok(judged) => judged,
-            Err(Ok(url)) => return redirect(&url),
+            Err(Ok((url, true))) => return redirect(&url),
+            Err(Ok((url, false))) => return told_page(&url),
             Err(Err(page)) => return page,
         };
         let browser = current.browser(&visit.headers);
@@ -168,7 +182,7 @@ impl Facade {
         };
         let (request, client) = match self.judge(current, query, visit.address).await {
             Ok(judged) => judged,
-            Err(Ok(url)) => return leave_page(&url, "Back to the app"),
+            Err(Ok((url, _))) => return leave_page(&url, "Back to the app"),
             Err(Err(page)) => return page,
         };
         if decision != "allow" {
