@@ -205,8 +205,7 @@ pub(crate) fn with_issuer(
         grant: Some(Principal::default()),
         ..IssuerRule::default()
     };
-    let public_url = public_url.map(|url| url.trim_end_matches('/').to_owned());
-    Ok(access.with_issuer(rule, public_url))
+    Ok(access.with_issuer(rule, public_url.map(str::to_owned)))
 }
 
 /// Also believes what these proxies say about where clients find us.

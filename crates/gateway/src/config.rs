@@ -29,7 +29,9 @@ use reader::Reader;
 pub use client_files::known;
 pub use entry::Entry;
 pub use expand::{BadVariable, fill_in};
-pub use gateway::{Anonymous, GatewayBounds, GatewaySection, Granted, Group, Listen, ToolSearch};
+pub use gateway::{
+    Anonymous, GatewayBounds, GatewaySection, Granted, Group, Listen, ToolSearch, read_public_url,
+};
 pub use import::{Candidate, Import, ImportOutcome, MergeError};
 pub use key::nearest;
 pub use oauth::{AccountOwner, AccountScope, CallbackPlan, OauthPlan};

@@ -16,13 +16,24 @@ const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 /// Characters of a prefix that are looked at.
 const LONGEST_PREFIX: usize = 200;
 
-/// The URL that a request came to, without its path: as a trusted proxy says it, else by its
-/// `Host`. None if that host is not known to be ours.
-pub(crate) fn base_url(request: EntryRequest<'_>, trusted: &[AddressRange]) -> Option<String> {
+/// The URL that a request came to, without its path.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct RequestUrl {
+    /// Scheme and host. The host is known to be ours.
+    pub(crate) origin: String,
+    /// What a proxy has cut off the path. A client may have sent it through a proxy that does not
+    /// know the header: it may be shown to this client, and decides nothing.
+    pub(crate) prefix: String,
+}
+
+/// The URL that a request came to: as a trusted proxy says it, else by its `Host`. None if that
+/// host is not known to be ours.
+pub(crate) fn base_url(request: EntryRequest<'_>, trusted: &[AddressRange]) -> Option<RequestUrl> {
     let peer = request.peer().map(|peer| peer.to_canonical());
     let is_proxy = peer.is_some_and(|peer| trusted.iter().any(|range| range.has(peer)));
     if !is_proxy {
-        return Some(format!("http://{}", request.known_host()?));
+        let origin = format!("http://{}", request.known_host()?);
+        return Some(RequestUrl { origin, prefix: String::new() });
     }
     let told = ProxyWord::read(request.headers())?;
     let host = match told.host {
@@ -31,8 +42,8 @@ pub(crate) fn base_url(request: EntryRequest<'_>, trusted: &[AddressRange]) -> O
     };
     let scheme = told.scheme.unwrap_or("http");
     let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
-    let base = format!("{}://{host}{}", scheme.to_ascii_lowercase(), told.prefix);
-    is_web.then_some(base)
+    let origin = format!("{}://{host}", scheme.to_ascii_lowercase());
+    is_web.then(|| RequestUrl { origin, prefix: told.prefix.to_owned() })
 }
 
 /// What the nearest proxy says. Of a list that is its last member: those before it may be what

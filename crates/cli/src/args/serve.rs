@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
+use switchboard_gateway::config::read_public_url;
 use switchboard_net::bridge::Children;
 use switchboard_net::http::fetch::AddressRange;
 use switchboard_proto::revision::{Era, Revision};
@@ -95,7 +96,7 @@ pub(crate) struct WebArgs {
     #[arg(long, requires = "oauth_issuer", value_name = "AUDIENCE")]
     pub(crate) oauth_audience: Vec<String>,
     /// The URL that clients reach us by, without /mcp, for access tokens
-    #[arg(long, requires = "port", value_name = "URL")]
+    #[arg(long, requires = "port", value_name = "URL", value_parser = public_url)]
     pub(crate) public_url: Option<String>,
     /// Believe X-Forwarded-* and Forwarded headers of this proxy, or of a range of addresses (repeatable)
     #[arg(long, requires = "port", value_name = "ADDRESS")]
@@ -194,7 +195,7 @@ pub(crate) struct GatewayArgs {
     #[arg(long, requires = "oauth_issuer", value_name = "AUDIENCE")]
     pub(crate) oauth_audience: Vec<String>,
     /// The URL that clients reach us by, without /mcp, for access tokens
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = public_url)]
     pub(crate) public_url: Option<String>,
     /// Believe X-Forwarded-* and Forwarded headers of this proxy, or of a range of addresses (repeatable)
     #[arg(long, value_name = "ADDRESS")]
@@ -431,3 +432,8 @@ Examples:
 
 Try the tools echo, add, time and touch first. The ones that begin with test_ each
 show one feature, under the names that the conformance suites use.";
+
+/// The same as for `publicUrl` in a file.
+fn public_url(text: &str) -> Result<String, &'static str> {
+    read_public_url(text).ok_or("write a URL such as https://mcp.example.com")
+}

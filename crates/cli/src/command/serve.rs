@@ -101,16 +101,15 @@ async fn serve(
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
     let mut pages = pages(gateway.fleet(), follow.loaded.subscribe());
     pages.extend(connector.iter().flat_map(UserConnector::pages));
-    // The facade stands before issuers: it does not come or go while we serve.
-    let _facade = match plan.access.tokens.as_ref().filter(|tokens| tokens.facade.is_some()) {
-        Some(_) => {
-            let store = Arc::new(UserStore::new(&args.credentials.store));
-            let fetch = target::fetch(None, &NetworkArgs::default())?;
-            let facade = Facade::start(gateway.authenticator(), store, fetch).await?;
-            pages.extend(facade.pages());
-            Some(facade)
-        }
-        None => None,
+    // The facade stands before issuers: it does not come while we serve.
+    let _facade = if has_facade(&plan) {
+        let store = Arc::new(UserStore::new(&args.credentials.store));
+        let fetch = target::fetch(None, &NetworkArgs::default())?;
+        let facade = Facade::start(gateway.authenticator(), store, fetch).await?;
+        pages.extend(facade.pages());
+        Some(facade)
+    } else {
+        None
     };
     let authenticator = Some(Arc::clone(gateway.authenticator()));
     let around = Around { pages, authenticator, bounds: plan.bounds };
@@ -128,6 +127,19 @@ async fn serve(
 fn base_url(plan: &Plan, address: SocketAddr) -> Option<String> {
     let own = address.ip().is_loopback().then(|| format!("http://{address}"));
     plan.public_url.clone().or(own)
+}
+
+fn has_facade(plan: &Plan) -> bool {
+    plan.access.tokens.as_ref().is_some_and(|tokens| tokens.facade.is_some())
+}
+
+/// Leaves a facade out for which there are no pages, and says whether there was one.
+fn leave_out_facade(plan: &mut Plan) -> bool {
+    let is_there = has_facade(plan);
+    if let Some(tokens) = plan.access.tokens.as_mut().filter(|_| is_there) {
+        Arc::make_mut(tokens).facade = None;
+    }
+    is_there
 }
 
 fn serve_args(args: &GatewayArgs, plan: &Plan) -> ServeArgs {
@@ -202,7 +214,7 @@ fn check_plan(args: &GatewayArgs, plan: &mut Plan, exposed: Option<&str>) -> Com
         let public_url = args.public_url.as_deref();
         plan.access = serve::with_issuer(access, issuer, &args.oauth_audience, public_url)?;
     } else if let (Some(url), Some(tokens)) = (&args.public_url, &mut plan.access.tokens) {
-        Arc::make_mut(tokens).public_url = Some(url.trim_end_matches('/').to_owned());
+        Arc::make_mut(tokens).public_url = Some(url.clone());
     }
     let facade = plan.access.tokens.as_ref().filter(|tokens| tokens.facade.is_some());
     if facade.is_some_and(|tokens| tokens.public_url.is_none()) {
@@ -211,7 +223,7 @@ fn check_plan(args: &GatewayArgs, plan: &mut Plan, exposed: Option<&str>) -> Com
         return wrong("the facade needs to know where clients find it", hint);
     }
     if let Some(url) = &args.public_url {
-        plan.public_url = Some(url.trim_end_matches('/').to_owned());
+        plan.public_url = Some(url.clone());
     }
     serve::trust_proxies(&mut plan.access, &args.trusted_proxy);
     // Other machines come in only if they show who they are, or the user insists.
@@ -312,6 +324,8 @@ struct Follow {
     args: GatewayArgs,
     /// The host that is bound, if other machines reach it; whatever the files say now.
     exposed: Option<String>,
+    /// Whether there are pages of a facade.
+    has_facade: bool,
     gateway: Arc<Gateway>,
     watch: Watch,
     loaded: watch::Sender<Loaded>,
@@ -342,9 +356,9 @@ impl Follow {
         }
         let loaded = Loaded { at: SystemTime::now(), problems: reading.errors().count() };
         let (plan, loaded) = (gateway.plan(), watch::Sender::new(loaded));
-        let exposed = exposed_host(args, &plan);
+        let (exposed, has_facade) = (exposed_host(args, &plan), has_facade(&plan));
         let args = GatewayArgs { host: Some(host(args, &plan)), ..args.clone() };
-        Ok(Self { args, exposed, gateway: Arc::clone(gateway), watch, loaded })
+        Ok(Self { args, exposed, has_facade, gateway: Arc::clone(gateway), watch, loaded })
     }
 
     /// Follows until what it returns is dropped; `sites` is what is served over HTTP.
@@ -374,6 +388,9 @@ impl Follow {
         // The servers of before may still speak.
         log::hide(PlanSecret::collect(&[&self.gateway.plan(), &reading.plan]));
         let checked = check_plan(&self.args, &mut reading.plan, self.exposed.as_deref());
+        if !self.has_facade && leave_out_facade(&mut reading.plan) {
+            tracing::warn!(target: RELOAD, "a facade that was added holds from the next start on");
+        }
         let was_open = self.gateway.plan().access.is_open();
         let applied = checked.and_then(|()| Ok(self.gateway.apply(reading.plan)?));
         match applied {

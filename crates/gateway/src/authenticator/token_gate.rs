@@ -55,11 +55,20 @@ impl<'h> Shown<'h> {
     }
 }
 
-/// The public URL of everything here, as far as it is known (OR-4).
+/// The public URL of everything here, as far as it is known (OR-4), to be shown to a client.
 fn base<'t>(tokens: &'t TokenAccess, request: EntryRequest<'_>) -> Option<Cow<'t, str>> {
     match &tokens.public_url {
         Some(url) => Some(Cow::Borrowed(url)),
-        None => base_url(request, &tokens.trusted_proxies).map(Cow::Owned),
+        None => base_url(request, &tokens.trusted_proxies)
+            .map(|base| Cow::Owned(format!("{}{}", base.origin, base.prefix))),
+    }
+}
+
+/// The same, to compare audiences with: no client has a say in it.
+fn own_base<'t>(tokens: &'t TokenAccess, request: EntryRequest<'_>) -> Option<Cow<'t, str>> {
+    match &tokens.public_url {
+        Some(url) => Some(Cow::Borrowed(url)),
+        None => base_url(request, &tokens.trusted_proxies).map(|base| Cow::Owned(base.origin)),
     }
 }
 
@@ -113,7 +122,7 @@ impl EntranceGate {
             }
             None => issuers.check(token, hash),
         };
-        let base = base(tokens, request);
+        let base = own_base(tokens, request);
         let shown = self.authenticator.subject_to_keep(token);
         match check {
             TokenCheck::Now(Ok(known)) => {

@@ -414,12 +414,16 @@ fn port(reader: &mut Reader<'_>, at: KeyValue<'_>) -> Option<u16> {
 /// Any http URL: behind a proxy the gateway may be anywhere.
 fn public_url(reader: &mut Reader<'_>, at: KeyValue<'_>) -> Option<String> {
     let url = reader.text(at)?;
+    let instead = "write a URL such as https://mcp.example.com";
+    read_public_url(&url).or_else(|| reader.fail(at, " is no such URL", instead))
+}
+
+/// A URL that clients may reach us by, without the slash at its end; none if it cannot be one.
+pub fn read_public_url(url: &str) -> Option<String> {
     let is_web =
         |url: &Uri| matches!(url.scheme_str(), Some("http" | "https")) && url.query().is_none();
     let is_right = url.parse().is_ok_and(|url: Uri| is_web(&url)) && !url.contains(['#', '"']);
-    let bare = url.trim_end_matches('/').to_owned();
-    let instead = "write a URL such as https://mcp.example.com";
-    is_right.then_some(bare).or_else(|| reader.fail(at, " is no such URL", instead))
+    is_right.then(|| url.trim_end_matches('/').to_owned())
 }
 
 fn trusted_proxies(reader: &mut Reader<'_>, at: KeyValue<'_>) -> Option<Vec<AddressRange>> {

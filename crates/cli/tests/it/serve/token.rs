@@ -86,6 +86,27 @@ async fn only_listed_proxies_say_where_clients_find_us() {
     let showing = [proxied[0], proxied[1], ("Authorization", &*token)];
     assert_eq!(post_to(gateway.port, "/mcp", &showing, b"{}").status, 401);
     assert_eq!(post_to(trusting[0].port, "/mcp", &showing, b"{}").status, 400, "it is let in");
+    // Nor does a prefix that the proxy passes on: the neighbour's token is for the neighbour.
+    let token = issuer.token("ada", "https://gw.example/neighbour/mcp", &json!({}));
+    let token = format!("Bearer {token}");
+    let prefix = ("X-Forwarded-Prefix", "/neighbour");
+    let showing = [proxied[0], proxied[1], prefix, ("Authorization", &*token)];
+    assert_eq!(post_to(trusting[0].port, "/mcp", &showing, b"{}").status, 401);
+}
+
+// wire: OS-1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_facade_that_comes_later_waits_for_the_next_start() {
+    let issuer = Issuer::start().await;
+    let mut section = accepting(&issuer, json!({"publicUrl": "https://gw.example"}));
+    let servers = json!({"a": rude()});
+    let mut gateway = Gateway::start_with(Home::new(), &servers, &section, &[]);
+    section["switchboard"]["oauth"]["facade"] = json!({"issuer": "corp", "clientId": "gw"});
+    gateway.write(&super::file(&servers, &section));
+    gateway.process.until_logged("a facade that was added");
+    gateway.process.until_logged("configuration is in force");
+    let page = send(gateway.port, &format!("GET {PAGE}/mcp"), &[], b"").message();
+    assert_eq!(page["authorization_servers"], json!([issuer.url]), "where something answers");
 }
 
 /// A proxy that speaks TLS as `localhost`, in front of a port.
