@@ -178,6 +178,8 @@ struct Inner {
     asked: watch::Sender<Option<Arc<str>>>,
     /// A person would have had to be asked, and nobody may be.
     lacks_person: AtomicBool,
+    /// The next sign-in is one that a person wants, whatever came of the last.
+    asks_anew: AtomicBool,
     /// The account at the identity provider of the company, where the user signs in once for
     /// all servers (OX-2).
     provider: Option<Authorizer>,
@@ -229,6 +231,7 @@ impl Authorizer {
             paused: Mutex::default(),
             asked: watch::Sender::default(),
             lacks_person: AtomicBool::new(false),
+            asks_anew: AtomicBool::new(false),
             provider,
         };
         Self { inner: Arc::new(inner), running: Arc::default() }
@@ -268,6 +271,14 @@ impl Authorizer {
         self.inner.lacks_person.store(false, Ordering::Relaxed);
         if let Some(provider) = &self.inner.provider {
             provider.note_tokens();
+        }
+    }
+
+    /// A person wants to sign in: that one has failed a short while ago does not matter.
+    pub(super) fn ask_anew(&self) {
+        self.inner.asks_anew.store(true, Ordering::Relaxed);
+        if let Some(provider) = &self.inner.provider {
+            provider.ask_anew();
         }
     }
 

@@ -218,6 +218,13 @@ impl ServerTarget {
         credential?.person_asked()
     }
 
+    /// A person wants to sign in, even if they did not a short while ago.
+    pub(crate) fn ask_anew(&self) {
+        if let Some(credential) = &self.details.credential {
+            credential.ask_anew();
+        }
+    }
+
     /// Headers of the client that it is reached for.
     pub(crate) fn passed(&self) -> Option<&HeaderMap> {
         self.passed.as_deref()
@@ -346,6 +353,8 @@ pub trait Credential: Send + Sync {
     fn person_asked(&self) -> Option<PersonAsked> {
         None
     }
+    /// A person wants to sign in by the next refusal, even if they did not a short while ago.
+    fn ask_anew(&self) {}
     /// Whether clients are answered while a person signs in, and not kept waiting.
     fn defers(&self) -> bool {
         false

@@ -436,6 +436,32 @@ async fn a_person_and_each_client_have_tokens_of_their_own_at_one_server() {
     assert_eq!(accounts[2].record(RecordKind::Tokens).name, names[2]);
 }
 
+// wire: OC-48
+#[tokio::test]
+async fn who_wants_to_sign_in_is_asked_again_and_trouble_that_passes_is_forgotten() {
+    let world = AuthWorld::start().await;
+    let (store, client) = (memory(), HeaderMap::new());
+    let credential = credential(&world, &store);
+    let refusal = refusal();
+    let ask = || within(credential.headers(nobody(&client), Some(&refusal)));
+    *world.trouble.lock().unwrap() = Some((503, json!({})));
+    ask().await.unwrap_err();
+    *world.trouble.lock().unwrap() = None;
+    world.denies.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        let error = ask().await.unwrap_err();
+        assert!(error.to_string().contains("access_denied"), "{error}");
+    }
+    assert_eq!(world.counts(), [1, 2, 0], "after the trouble they are asked, and say no once");
+    credential.ask_anew();
+    ask().await.unwrap_err();
+    assert_eq!(world.counts(), [1, 3, 0], "they want to, and say no again");
+    world.denies.store(false, Ordering::SeqCst);
+    credential.ask_anew();
+    assert!(ask().await.unwrap().is_some());
+    assert_eq!(world.counts(), [1, 4, 1]);
+}
+
 // wire: OT-7
 #[tokio::test]
 async fn nobody_waits_for_a_sign_in_whose_code_is_spent() {

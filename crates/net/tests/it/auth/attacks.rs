@@ -233,10 +233,7 @@ async fn tokens_that_another_process_got_meanwhile_are_used_after_invalid_grant(
     let authorizer = world.authorizer(&store, LoginMode::Wait);
     let first = within(authorizer.sign_in(None)).await.unwrap();
     // While ours is on its way, another process has renewed: ours is used up.
-    let theirs = TokenRecord {
-        access_token: Secret::new("theirs"),
-        ..first.clone()
-    };
+    let theirs = TokenRecord { access_token: Secret::new("theirs"), ..first.clone() };
     let account = Account { server: format!("{}/mcp", world.url), ..Account::default() };
     let id = account.record(RecordKind::Tokens);
     let content = serde_json::to_vec(&theirs).unwrap();

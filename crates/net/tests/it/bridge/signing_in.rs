@@ -1,6 +1,7 @@
 //! What clients hear while a person signs in to their server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -25,13 +26,15 @@ struct Slow {
     asked: watch::Sender<Option<Arc<str>>>,
     says: tokio::sync::Mutex<mpsc::Receiver<bool>>,
     defers: bool,
+    /// Whether they want to be asked, although they said no.
+    is_anew: AtomicBool,
 }
 
 impl Slow {
     fn new(defers: bool) -> (Arc<Self>, mpsc::Sender<bool>) {
         let (tell, says) = mpsc::channel(4);
         let asked = watch::Sender::default();
-        (Arc::new(Self { asked, says: says.into(), defers }), tell)
+        (Arc::new(Self { asked, says: says.into(), defers, is_anew: AtomicBool::new(false) }), tell)
     }
 
     /// Waits until they are asked.
@@ -69,6 +72,10 @@ impl Credential for Slow {
 
     fn person_asked(&self) -> Option<PersonAsked> {
         Some(self.asked.subscribe())
+    }
+
+    fn ask_anew(&self) {
+        self.is_anew.store(true, Ordering::SeqCst);
     }
 
     fn defers(&self) -> bool {
@@ -133,8 +140,10 @@ async fn a_client_is_welcomed_before_its_host_gives_up_and_told_when_the_tools_a
     // They say no; then they are asked again by the tool, and say yes.
     tell.send(false).await.unwrap();
     person.asked.subscribe().wait_for(Option::is_none).await.unwrap();
+    assert!(!person.is_anew.load(Ordering::SeqCst));
     let again = caller.ask("tools/call", json!({"name": "sign_in"})).await;
     server.post("initialize").await.answer(401, &[], "").await;
+    assert!(person.is_anew.load(Ordering::SeqCst));
     assert!(text(&caller.answer(again).await).contains("http://as/page"));
     tell.send(true).await.unwrap();
     let hello = server.post("initialize").await;
