@@ -446,15 +446,17 @@ impl Authorizer {
         Some(GrantType::Enterprise(IdentityProvider::Token(Box::new(token))))
     }
 
-    /// Has the tokens taken back, and forgets them. False if there were none.
+    /// Has the tokens taken back, and forgets them in any case. False if there were none.
     pub async fn sign_out(&self) -> Result<bool, AuthError> {
         let inner = &*self.inner;
         let id = inner.account.record(RecordKind::Tokens);
         let mut lock = inner.store.lock(&id).await.map_err(local)?;
         let Some(record) = read::<TokenRecord>(lock.read().await)? else { return Ok(false) };
-        lock.remove().await.map_err(local)?;
         let run = SignIn::revoke(record, inner.settings.clone(), Arc::clone(&inner.tools));
-        inner.drive(run, None).await.map(|_| true)
+        let revoked = inner.drive(run, None).await;
+        lock.remove().await.map_err(local)?;
+        let forgotten = "forgotten here; the authorization server could not be told";
+        revoked.map(|_| true).map_err(|error| AuthError::Local(format!("{forgotten} ({error})")))
     }
 }
 

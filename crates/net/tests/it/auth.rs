@@ -89,6 +89,7 @@ impl AuthWorld {
             .route("/register", post(Self::register))
             .route("/authorize", get(Self::authorize))
             .route("/token", post(Self::token))
+            .route("/revoke", post(async || StatusCode::OK))
             .route("/mcp", post(Self::serve))
             .layer(from_fn_with_state(Arc::clone(&world), Self::interrupt))
             .with_state(Arc::clone(&world));
@@ -119,6 +120,7 @@ impl AuthWorld {
             "authorization_endpoint": at("/authorize"),
             "token_endpoint": at("/token"),
             "registration_endpoint": at("/register"),
+            "revocation_endpoint": at("/revoke"),
             "code_challenge_methods_supported": ["S256"],
             "dpop_signing_alg_values_supported": ["ES256"],
         }))
@@ -374,6 +376,12 @@ async fn where_nobody_may_be_asked_it_says_what_to_do_and_signing_out_forgets() 
     assert!(within(authorizer.sign_out()).await.unwrap());
     assert_eq!(authorizer.tokens().await.unwrap(), None);
     assert!(!within(authorizer.sign_out()).await.unwrap());
+    // Whoever cannot be told, it is forgotten here.
+    within(authorizer.sign_in(None)).await.unwrap();
+    world.troubles.lock().unwrap().insert("/revoke", (503, json!({})));
+    let error = within(authorizer.sign_out()).await.unwrap_err().to_string();
+    assert!(error.starts_with("forgotten here; the authorization server could not"), "{error}");
+    assert_eq!(authorizer.tokens().await.unwrap(), None);
 }
 
 // wire: OC-45
