@@ -219,6 +219,8 @@ impl Authorizer {
             let options = SignInOptions { name, ..options.clone() };
             Self::new(account, settings, store, fetch.clone(), person, options)
         });
+        // A person who is asked there is asked for this, and others wait for them here.
+        let asked = provider.as_ref().map(|provider: &Self| provider.inner.asked.clone());
         let inner = Inner {
             account,
             settings,
@@ -229,7 +231,7 @@ impl Authorizer {
             tools: Arc::new(SystemTools),
             page: Mutex::default(),
             paused: Mutex::default(),
-            asked: watch::Sender::default(),
+            asked: asked.unwrap_or_default(),
             lacks_person: AtomicBool::new(false),
             asks_anew: AtomicBool::new(false),
             provider,
@@ -257,7 +259,7 @@ impl Authorizer {
 
     /// Tells whether a person is being asked.
     pub fn person_asked(&self) -> PersonAsked {
-        self.inner.provider.as_ref().unwrap_or(self).inner.asked.subscribe()
+        self.inner.asked.subscribe()
     }
 
     /// Whether a sign-in failed because nobody may be asked.
