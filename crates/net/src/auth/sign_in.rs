@@ -376,6 +376,19 @@ impl Authorizer {
         self.sign_in_unless(challenge, None).await
     }
 
+    /// The same for a person who asks for it: at the identity provider, too, whatever is known
+    /// from there.
+    pub async fn sign_in_by_hand(
+        &self,
+        challenge: Option<Challenge>,
+    ) -> Result<TokenRecord, AuthError> {
+        if let Some(provider) = &self.inner.provider {
+            provider.ask_anew();
+            provider.sign_in_as_provider().await?;
+        }
+        self.sign_in(challenge).await
+    }
+
     /// Signs in, unless there are other tokens than `refused` by now.
     pub(super) async fn sign_in_unless(
         &self,
@@ -432,6 +445,14 @@ impl Authorizer {
         let issuer = &self.inner.account.server;
         let missing = || AuthError::Settings(format!("{issuer} says nothing of its user"));
         self.as_grant(&record).ok_or_else(missing)
+    }
+
+    /// Whether the last sign-in here was too long ago for a refusal to be about anything else:
+    /// people are not asked again and again.
+    async fn is_token_old(&self) -> Result<bool, AuthError> {
+        let since = self.tokens().await?.map(|record| record.issued_at);
+        let now = self.inner.tools.now();
+        Ok(since.is_some_and(|since| now.saturating_sub(since) >= LONGEST_SIGN_IN))
     }
 
     fn is_id_over(&self, record: &TokenRecord) -> bool {

@@ -23,7 +23,9 @@ use switchboard_net::http::fetch::{Fetch, FetchOptions, Reach};
 use switchboard_net::upstream::{
     Credential, CredentialRefusal, CredentialUser, ServerTarget, Strategy,
 };
-use switchboard_proto::auth::{AuthError, GrantType, IdentityProvider, OauthSettings, Secret};
+use switchboard_proto::auth::{
+    AuthError, GrantType, IdentityProvider, OauthSettings, Secret, TokenRecord,
+};
 use switchboard_proto::revision::Era;
 use switchboard_testkit::within;
 use tokio::net::TcpListener;
@@ -517,6 +519,24 @@ async fn one_sign_in_at_the_identity_provider_is_for_all_servers() {
     // Where nobody may be asked, nobody has to be.
     let third = within(at("/third", LoginMode::Never).sign_in(None)).await.unwrap();
     assert_eq!((third.access_token.reveal(), world.counts()[1]), ("a7", 1));
+    // Who asks for it by hand signs in at the provider, too.
+    within(at("/mcp", LoginMode::Wait).sign_in_by_hand(None)).await.unwrap();
+    assert_eq!(world.counts()[1], 2);
+
+    // What it gave is refused: if that is old somebody signs in there once more, else not.
+    *world.trouble.lock().unwrap() = Some((400, json!({"error": "invalid_grant"})));
+    within(at("/mcp", LoginMode::Wait).sign_in(None)).await.unwrap_err();
+    assert_eq!(world.counts()[1], 2);
+    let account = Account { server: world.url.clone(), ..Account::default() };
+    let known = account.tokens(&*store).await.unwrap().unwrap();
+    let old = TokenRecord { issued_at: 0, ..known };
+    let mut lock = store.lock(&account.record(RecordKind::Tokens)).await.unwrap();
+    lock.write(&Plaintext::new(serde_json::to_vec(&old).unwrap())).await.unwrap();
+    drop(lock);
+    let error = within(at("/mcp", LoginMode::Never).sign_in(None)).await.unwrap_err();
+    assert!(matches!(error, AuthError::NoPerson(_)), "{error}");
+    within(at("/mcp", LoginMode::Wait).sign_in(None)).await.unwrap_err();
+    assert_eq!(world.counts()[1], 3);
 }
 
 // wire: OB-3, OA-6, AUTH-4

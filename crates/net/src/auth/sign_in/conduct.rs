@@ -64,9 +64,17 @@ impl Inner {
         };
         let run = match resumed {
             Some(run) => run,
-            None => self.begin(&mut owned, challenge, before).await?,
+            None => self.begin(&mut owned, challenge.clone(), before.clone()).await?,
         };
         let mut ended = self.drive(run, Some(&mut owned)).await;
+        if let (Some(provider), Err(AuthError::Refused { .. })) = (&self.provider, &ended)
+            && provider.is_token_old().await?
+        {
+            // What the provider gave us is not taken any more (OX-2).
+            provider.sign_in_as_provider().await?;
+            let run = self.begin(&mut owned, challenge, before).await?;
+            ended = self.drive(run, Some(&mut owned)).await;
+        }
         if let Ok(record) = &ended
             && let Err(error) = self.keep_tokens(record).await
         {
