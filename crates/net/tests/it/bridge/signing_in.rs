@@ -229,3 +229,35 @@ async fn an_era_probe_waits_for_a_person_and_is_made_again() {
     let error = within(connecting).await.unwrap().unwrap_err();
     assert!(error.to_string().contains("access_denied"), "{error}");
 }
+
+// wire: OC-48, OC-51
+#[tokio::test]
+async fn what_is_sent_waits_for_a_person_and_calls_whose_token_is_good_do_not() {
+    let mut server = HttpServer::start().await;
+    let (person, tell) = Slow::new(false);
+    let bridge = Bridge::new(target(&server, &person), Children::PerSession, Arc::default());
+    let mut caller = caller(&bridge);
+    tokio::join!(caller.greet(), server.greet(Some("s1"), LEGACY));
+    // A message that nobody waits for is not lost.
+    let changed = "notifications/roots/list_changed";
+    caller.note(changed, json!({})).await;
+    server.post(changed).await.answer(401, &[], "").await;
+    person.until_asked().await;
+    pass(100).await;
+    tell.send(true).await.unwrap();
+    let again = server.post(changed).await;
+    assert_eq!(again.header("authorization"), Some("Bearer t"));
+    again.answer(202, &[], "").await;
+
+    // One call wants more scope, and another one has enough.
+    let first = caller.ask("tools/call", json!({"name": "t"})).await;
+    server.post("tools/call").await.answer(403, &[], "").await;
+    person.until_asked().await;
+    let second = caller.ask("prompts/list", json!({})).await;
+    server.post("prompts/list").await.result(json!({"prompts": []})).await;
+    assert!(caller.answer(second).await["result"].is_object());
+    tell.send(true).await.unwrap();
+    server.post("tools/call").await.result(json!({"content": []})).await;
+    assert!(caller.answer(first).await["result"].is_object());
+    caller.leave().await;
+}
