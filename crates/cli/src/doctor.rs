@@ -74,7 +74,9 @@ fn account(found: &NamedServer, args: &DoctorArgs) -> CommandResult<Option<Docto
     let Some(headers) = sign_in::shown_beside(found) else { return Ok(None) };
     let fetch = target::fetch(args.reach.remote.ca_file.as_deref(), &NetworkArgs::default())?;
     let asking = AskUser { login: LoginChoice::Never, owns_stdin: false };
-    let authorizer = sign_in::authorizer(found, &OauthArgs::default(), asking, fetch)?;
+    let credentials = args.reach.credentials.clone();
+    let oauth = OauthArgs { credentials, ..OauthArgs::default() };
+    let authorizer = sign_in::authorizer(found, &oauth, asking, fetch)?;
     let credential = Arc::new(OauthCredential::new(authorizer.clone(), headers));
     Ok(Some(DoctorAccount { authorizer, credential }))
 }

@@ -40,7 +40,7 @@ pub(super) async fn login(args: &LoginArgs) -> CommandResult {
     let account = sign_in::account(&found, &args.oauth.credentials, None).map_err(usage)?;
     let signing_in = async {
         let challenge = read_challenge(&found, &fetch).await;
-        authorizer.sign_in(challenge).await
+        authorizer.sign_in_by_hand(challenge).await
     };
     let ended = until(&stop, signing_in).await.ok_or_else(interrupted)?;
     let record = ended.map_err(refused)?;

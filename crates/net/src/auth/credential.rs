@@ -290,6 +290,10 @@ impl Credential for OauthCredential {
         Some(self.authorizer.person_asked())
     }
 
+    fn ask_anew(&self) {
+        self.authorizer.ask_anew();
+    }
+
     fn defers(&self) -> bool {
         self.authorizer.mode() == LoginMode::Defer
     }

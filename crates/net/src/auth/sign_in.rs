@@ -179,6 +179,8 @@ struct Inner {
     asked: watch::Sender<Option<Arc<str>>>,
     /// A person would have had to be asked, and nobody may be.
     lacks_person: AtomicBool,
+    /// The next sign-in is one that a person wants, whatever came of the last.
+    asks_anew: AtomicBool,
     /// The account at the identity provider of the company, where the user signs in once for
     /// all servers (OX-2).
     provider: Option<Authorizer>,
@@ -218,6 +220,8 @@ impl Authorizer {
             let options = SignInOptions { name, ..options.clone() };
             Self::new(account, settings, store, fetch.clone(), person, options)
         });
+        // A person who is asked there is asked for this, and others wait for them here.
+        let asked = provider.as_ref().map(|provider: &Self| provider.inner.asked.clone());
         let inner = Inner {
             account,
             settings,
@@ -228,8 +232,9 @@ impl Authorizer {
             tools: Arc::new(SystemTools),
             page: Mutex::default(),
             paused: Mutex::default(),
-            asked: watch::Sender::default(),
+            asked: asked.unwrap_or_default(),
             lacks_person: AtomicBool::new(false),
+            asks_anew: AtomicBool::new(false),
             provider,
         };
         Self { inner: Arc::new(inner), running: Arc::default() }
@@ -255,7 +260,7 @@ impl Authorizer {
 
     /// Tells whether a person is being asked.
     pub fn person_asked(&self) -> PersonAsked {
-        self.inner.provider.as_ref().unwrap_or(self).inner.asked.subscribe()
+        self.inner.asked.subscribe()
     }
 
     /// Whether a sign-in failed because nobody may be asked.
@@ -269,6 +274,14 @@ impl Authorizer {
         self.inner.lacks_person.store(false, Ordering::Relaxed);
         if let Some(provider) = &self.inner.provider {
             provider.note_tokens();
+        }
+    }
+
+    /// A person wants to sign in: that one has failed a short while ago does not matter.
+    pub(super) fn ask_anew(&self) {
+        self.inner.asks_anew.store(true, Ordering::Relaxed);
+        if let Some(provider) = &self.inner.provider {
+            provider.ask_anew();
         }
     }
 
@@ -364,6 +377,19 @@ impl Authorizer {
         self.sign_in_unless(challenge, None).await
     }
 
+    /// The same for a person who asks for it: at the identity provider, too, whatever is known
+    /// from there.
+    pub async fn sign_in_by_hand(
+        &self,
+        challenge: Option<Challenge>,
+    ) -> Result<TokenRecord, AuthError> {
+        if let Some(provider) = &self.inner.provider {
+            provider.ask_anew();
+            provider.sign_in_as_provider().await?;
+        }
+        self.sign_in(challenge).await
+    }
+
     /// Signs in, unless there are other tokens than `refused` by now.
     pub(super) async fn sign_in_unless(
         &self,
@@ -422,6 +448,14 @@ impl Authorizer {
         self.as_grant(&record).ok_or_else(missing)
     }
 
+    /// Whether the last sign-in here was too long ago for a refusal to be about anything else:
+    /// people are not asked again and again.
+    async fn is_token_old(&self) -> Result<bool, AuthError> {
+        let since = self.tokens().await?.map(|record| record.issued_at);
+        let now = self.inner.tools.now();
+        Ok(since.is_some_and(|since| now.saturating_sub(since) >= LONGEST_SIGN_IN))
+    }
+
     fn is_id_over(&self, record: &TokenRecord) -> bool {
         let end = record.id_claims().and_then(|claims| claims["exp"].as_u64());
         end.is_none_or(|end| end <= self.inner.tools.now())
@@ -443,15 +477,17 @@ impl Authorizer {
         self.inner.drive(SignIn::new(goal, Arc::clone(&self.inner.tools)), None).await
     }
 
-    /// Has the tokens taken back, and forgets them. False if there were none.
+    /// Has the tokens taken back, and forgets them in any case. False if there were none.
     pub async fn sign_out(&self) -> Result<bool, AuthError> {
         let inner = &*self.inner;
         let id = inner.account.record(RecordKind::Tokens);
         let mut lock = inner.store.lock(&id).await.map_err(local)?;
         let Some(record) = read::<TokenRecord>(lock.read().await)? else { return Ok(false) };
-        lock.remove().await.map_err(local)?;
         let run = SignIn::revoke(record, inner.settings.clone(), Arc::clone(&inner.tools));
-        inner.drive(run, None).await.map(|_| true)
+        let revoked = inner.drive(run, None).await;
+        lock.remove().await.map_err(local)?;
+        let forgotten = "forgotten here; the authorization server could not be told";
+        revoked.map(|_| true).map_err(|error| AuthError::Local(format!("{forgotten} ({error})")))
     }
 }
 

@@ -90,6 +90,7 @@ impl Bridge {
                 client.state = DeferredState::Asking;
                 let hello = client.hello.clone();
                 drop(deferred);
+                self.server.ask_anew();
                 let (works, greeted) = self.greet(&opening.client, hello);
                 return Err(both(
                     works,

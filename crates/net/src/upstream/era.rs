@@ -186,7 +186,11 @@ impl Upstream {
 
     /// Waits for `work`, for so long. While a person is asked to sign in the time does not
     /// run, and afterwards it begins anew: what was refused is asked again (OC-13).
-    async fn without_sign_in<T>(&self, time: Duration, work: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn without_sign_in<T>(
+        &self,
+        time: Duration,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
         let mut work = Box::pin(work);
         let Some(mut asked) = self.server.person_asked() else {
             return tokio::time::timeout(time, work).await.ok();

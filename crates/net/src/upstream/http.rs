@@ -177,8 +177,8 @@ impl Upstream {
             }
             works
         } else {
-            let sending = tokio::time::timeout(NOTE_WAIT, conversing);
-            let Some(Ok(works)) = self.stop.until(sending).await else { return };
+            let sending = self.without_sign_in(NOTE_WAIT, conversing);
+            let Some(Some(works)) = self.stop.until(sending).await else { return };
             works
         };
         works.await;

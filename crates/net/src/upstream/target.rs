@@ -218,6 +218,13 @@ impl ServerTarget {
         credential?.person_asked()
     }
 
+    /// A person wants to sign in, even if they did not a short while ago.
+    pub(crate) fn ask_anew(&self) {
+        if let Some(credential) = &self.details.credential {
+            credential.ask_anew();
+        }
+    }
+
     /// Headers of the client that it is reached for.
     pub(crate) fn passed(&self) -> Option<&HeaderMap> {
         self.passed.as_deref()
@@ -346,6 +353,8 @@ pub trait Credential: Send + Sync {
     fn person_asked(&self) -> Option<PersonAsked> {
         None
     }
+    /// A person wants to sign in by the next refusal, even if they did not a short while ago.
+    fn ask_anew(&self) {}
     /// Whether clients are answered while a person signs in, and not kept waiting.
     fn defers(&self) -> bool {
         false
@@ -429,13 +438,16 @@ impl Upstream {
         &self,
         refusal: Option<&CredentialRefusal>,
     ) -> Result<Option<(Arc<HeaderMap>, bool)>, Failure> {
-        let mut headers = self.credentials.lock().await;
+        let headers = self.credentials.lock().await;
         if let Some((known, _, until)) = &*headers
             && refusal.is_none_or(|refusal| !Arc::ptr_eq(&refusal.shown, known))
             && until.is_none_or(|until| now() < until)
         {
             return Ok(Some((Arc::clone(known), false)));
         }
+        // A token that lacks scopes is good for other calls, which do not wait for a person.
+        let is_good = refusal.is_some_and(|refusal| refusal.status == StatusCode::FORBIDDEN);
+        let held = (!is_good).then_some(headers);
         let none = HeaderMap::new();
         let found = match (&self.server.details.credential, self.server.target()) {
             (Some(credential), _) => {
@@ -452,6 +464,10 @@ impl Upstream {
             (None, Target::Command(_)) => none.into(),
         };
         let shown = Arc::new(found.headers);
+        let mut headers = match held {
+            Some(headers) => headers,
+            None => self.credentials.lock().await,
+        };
         *headers = Some((Arc::clone(&shown), now(), found.until));
         Ok(Some((shown, found.is_new_login)))
     }

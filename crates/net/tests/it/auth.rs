@@ -23,7 +23,9 @@ use switchboard_net::http::fetch::{Fetch, FetchOptions, Reach};
 use switchboard_net::upstream::{
     Credential, CredentialRefusal, CredentialUser, ServerTarget, Strategy,
 };
-use switchboard_proto::auth::{AuthError, GrantType, IdentityProvider, OauthSettings, Secret};
+use switchboard_proto::auth::{
+    AuthError, GrantType, IdentityProvider, OauthSettings, Secret, TokenRecord,
+};
 use switchboard_proto::revision::Era;
 use switchboard_testkit::within;
 use tokio::net::TcpListener;
@@ -89,6 +91,7 @@ impl AuthWorld {
             .route("/register", post(Self::register))
             .route("/authorize", get(Self::authorize))
             .route("/token", post(Self::token))
+            .route("/revoke", post(async || StatusCode::OK))
             .route("/mcp", post(Self::serve))
             .layer(from_fn_with_state(Arc::clone(&world), Self::interrupt))
             .with_state(Arc::clone(&world));
@@ -119,6 +122,7 @@ impl AuthWorld {
             "authorization_endpoint": at("/authorize"),
             "token_endpoint": at("/token"),
             "registration_endpoint": at("/register"),
+            "revocation_endpoint": at("/revoke"),
             "code_challenge_methods_supported": ["S256"],
             "dpop_signing_alg_values_supported": ["ES256"],
         }))
@@ -374,6 +378,12 @@ async fn where_nobody_may_be_asked_it_says_what_to_do_and_signing_out_forgets() 
     assert!(within(authorizer.sign_out()).await.unwrap());
     assert_eq!(authorizer.tokens().await.unwrap(), None);
     assert!(!within(authorizer.sign_out()).await.unwrap());
+    // Whoever cannot be told, it is forgotten here.
+    within(authorizer.sign_in(None)).await.unwrap();
+    world.troubles.lock().unwrap().insert("/revoke", (503, json!({})));
+    let error = within(authorizer.sign_out()).await.unwrap_err().to_string();
+    assert!(error.starts_with("forgotten here; the authorization server could not"), "{error}");
+    assert_eq!(authorizer.tokens().await.unwrap(), None);
 }
 
 // wire: OC-45
@@ -436,6 +446,32 @@ async fn a_person_and_each_client_have_tokens_of_their_own_at_one_server() {
     assert_eq!(accounts[2].record(RecordKind::Tokens).name, names[2]);
 }
 
+// wire: OC-48
+#[tokio::test]
+async fn who_wants_to_sign_in_is_asked_again_and_trouble_that_passes_is_forgotten() {
+    let world = AuthWorld::start().await;
+    let (store, client) = (memory(), HeaderMap::new());
+    let credential = credential(&world, &store);
+    let refusal = refusal();
+    let ask = || within(credential.headers(nobody(&client), Some(&refusal)));
+    *world.trouble.lock().unwrap() = Some((503, json!({})));
+    ask().await.unwrap_err();
+    *world.trouble.lock().unwrap() = None;
+    world.denies.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        let error = ask().await.unwrap_err();
+        assert!(error.to_string().contains("access_denied"), "{error}");
+    }
+    assert_eq!(world.counts(), [1, 2, 0], "after the trouble they are asked, and say no once");
+    credential.ask_anew();
+    ask().await.unwrap_err();
+    assert_eq!(world.counts(), [1, 3, 0], "they want to, and say no again");
+    world.denies.store(false, Ordering::SeqCst);
+    credential.ask_anew();
+    assert!(ask().await.unwrap().is_some());
+    assert_eq!(world.counts(), [1, 4, 1]);
+}
+
 // wire: OT-7
 #[tokio::test]
 async fn nobody_waits_for_a_sign_in_whose_code_is_spent() {
@@ -483,6 +519,24 @@ async fn one_sign_in_at_the_identity_provider_is_for_all_servers() {
     // Where nobody may be asked, nobody has to be.
     let third = within(at("/third", LoginMode::Never).sign_in(None)).await.unwrap();
     assert_eq!((third.access_token.reveal(), world.counts()[1]), ("a7", 1));
+    // Who asks for it by hand signs in at the provider, too.
+    within(at("/mcp", LoginMode::Wait).sign_in_by_hand(None)).await.unwrap();
+    assert_eq!(world.counts()[1], 2);
+
+    // What it gave is refused: if that is old somebody signs in there once more, else not.
+    *world.trouble.lock().unwrap() = Some((400, json!({"error": "invalid_grant"})));
+    within(at("/mcp", LoginMode::Wait).sign_in(None)).await.unwrap_err();
+    assert_eq!(world.counts()[1], 2);
+    let account = Account { server: world.url.clone(), ..Account::default() };
+    let known = account.tokens(&*store).await.unwrap().unwrap();
+    let old = TokenRecord { issued_at: 0, ..known };
+    let mut lock = store.lock(&account.record(RecordKind::Tokens)).await.unwrap();
+    lock.write(&Plaintext::new(serde_json::to_vec(&old).unwrap())).await.unwrap();
+    drop(lock);
+    let error = within(at("/mcp", LoginMode::Never).sign_in(None)).await.unwrap_err();
+    assert!(matches!(error, AuthError::NoPerson(_)), "{error}");
+    within(at("/mcp", LoginMode::Wait).sign_in(None)).await.unwrap_err();
+    assert_eq!(world.counts()[1], 3);
 }
 
 // wire: OB-3, OA-6, AUTH-4

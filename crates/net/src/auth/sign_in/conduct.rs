@@ -48,10 +48,13 @@ impl Inner {
             Claimed::Tokens(record) => return Ok(record),
             Claimed::Ours { lock, before } => (lock, before),
         };
+        let asks_anew = self.asks_anew.swap(false, Ordering::Relaxed);
         let pending: Option<PendingSignIn> = read(lock.read().await)?;
         // Who asks for it by hand begins anew.
         let pending = pending.filter(|_| refused.is_some());
-        if let Some(error) = pending.as_ref().and_then(|it| it.failure(self.tools.now())) {
+        if let Some(error) = pending.as_ref().and_then(|it| it.failure(self.tools.now()))
+            && !asks_anew
+        {
             return Err(error);
         }
         let mut owned = OwnedSignIn { lock, callback: None, is_shown: false, asked: None };
@@ -61,9 +64,17 @@ impl Inner {
         };
         let run = match resumed {
             Some(run) => run,
-            None => self.begin(&mut owned, challenge, before).await?,
+            None => self.begin(&mut owned, challenge.clone(), before.clone()).await?,
         };
         let mut ended = self.drive(run, Some(&mut owned)).await;
+        if let (Some(provider), Err(AuthError::Refused { .. })) = (&self.provider, &ended)
+            && provider.is_token_old().await?
+        {
+            // What the provider gave us is not taken any more (OX-2).
+            provider.sign_in_as_provider().await?;
+            let run = self.begin(&mut owned, challenge, before).await?;
+            ended = self.drive(run, Some(&mut owned)).await;
+        }
         if let Ok(record) = &ended
             && let Err(error) = self.keep_tokens(record).await
         {
@@ -153,10 +164,10 @@ impl Inner {
     }
 
     /// Nobody comes back to a sign-in that has ended. One that a person refused is remembered,
-    /// so that no other process asks them again at once.
+    /// so that no other process asks them again at once. What may pass is not.
     async fn settle(&self, mut owned: OwnedSignIn, error: Option<&AuthError>) {
         let left = match (owned.asked, error) {
-            (Some(pending), Some(error)) => {
+            (Some(pending), Some(error)) if !error.is_temporary() => {
                 write(&mut *owned.lock, &pending.failed(error, self.tools.now())).await
             }
             _ => owned.lock.remove().await.map_err(local),

@@ -91,6 +91,8 @@ impl Inner {
         let mut answer = None;
         loop {
             answer = Some(match run.step(answer.take()) {
+                // It came to the person, who would sign in at the identity provider.
+                Step::Failed(AuthError::NoPerson(_)) => return Ok(()),
                 Step::Failed(error) => return Err(error),
                 Step::Fetch(request) if request.body.is_none() => {
                     Answer::Response(self.read_document(found, request, began).await)

@@ -1,6 +1,7 @@
 //! What clients hear while a person signs in to their server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -25,13 +26,15 @@ struct Slow {
     asked: watch::Sender<Option<Arc<str>>>,
     says: tokio::sync::Mutex<mpsc::Receiver<bool>>,
     defers: bool,
+    /// Whether they want to be asked, although they said no.
+    is_anew: AtomicBool,
 }
 
 impl Slow {
     fn new(defers: bool) -> (Arc<Self>, mpsc::Sender<bool>) {
         let (tell, says) = mpsc::channel(4);
         let asked = watch::Sender::default();
-        (Arc::new(Self { asked, says: says.into(), defers }), tell)
+        (Arc::new(Self { asked, says: says.into(), defers, is_anew: AtomicBool::new(false) }), tell)
     }
 
     /// Waits until they are asked.
@@ -69,6 +72,10 @@ impl Credential for Slow {
 
     fn person_asked(&self) -> Option<PersonAsked> {
         Some(self.asked.subscribe())
+    }
+
+    fn ask_anew(&self) {
+        self.is_anew.store(true, Ordering::SeqCst);
     }
 
     fn defers(&self) -> bool {
@@ -133,8 +140,10 @@ async fn a_client_is_welcomed_before_its_host_gives_up_and_told_when_the_tools_a
     // They say no; then they are asked again by the tool, and say yes.
     tell.send(false).await.unwrap();
     person.asked.subscribe().wait_for(Option::is_none).await.unwrap();
+    assert!(!person.is_anew.load(Ordering::SeqCst));
     let again = caller.ask("tools/call", json!({"name": "sign_in"})).await;
     server.post("initialize").await.answer(401, &[], "").await;
+    assert!(person.is_anew.load(Ordering::SeqCst));
     assert!(text(&caller.answer(again).await).contains("http://as/page"));
     tell.send(true).await.unwrap();
     let hello = server.post("initialize").await;
@@ -219,4 +228,36 @@ async fn an_era_probe_waits_for_a_person_and_is_made_again() {
     tell.send(false).await.unwrap();
     let error = within(connecting).await.unwrap().unwrap_err();
     assert!(error.to_string().contains("access_denied"), "{error}");
+}
+
+// wire: OC-48, OC-51
+#[tokio::test]
+async fn what_is_sent_waits_for_a_person_and_calls_whose_token_is_good_do_not() {
+    let mut server = HttpServer::start().await;
+    let (person, tell) = Slow::new(false);
+    let bridge = Bridge::new(target(&server, &person), Children::PerSession, Arc::default());
+    let mut caller = caller(&bridge);
+    tokio::join!(caller.greet(), server.greet(Some("s1"), LEGACY));
+    // A message that nobody waits for is not lost.
+    let changed = "notifications/roots/list_changed";
+    caller.note(changed, json!({})).await;
+    server.post(changed).await.answer(401, &[], "").await;
+    person.until_asked().await;
+    pass(100).await;
+    tell.send(true).await.unwrap();
+    let again = server.post(changed).await;
+    assert_eq!(again.header("authorization"), Some("Bearer t"));
+    again.answer(202, &[], "").await;
+
+    // One call wants more scope, and another one has enough.
+    let first = caller.ask("tools/call", json!({"name": "t"})).await;
+    server.post("tools/call").await.answer(403, &[], "").await;
+    person.until_asked().await;
+    let second = caller.ask("prompts/list", json!({})).await;
+    server.post("prompts/list").await.result(json!({"prompts": []})).await;
+    assert!(caller.answer(second).await["result"].is_object());
+    tell.send(true).await.unwrap();
+    server.post("tools/call").await.result(json!({"content": []})).await;
+    assert!(caller.answer(first).await["result"].is_object());
+    caller.leave().await;
 }
