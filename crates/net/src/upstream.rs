@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -93,7 +93,7 @@ pub struct Upstream {
     in_flight: watch::Sender<usize>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// The user it is for, if it is for one alone.
-    tenant: OnceLock<Tenant>,
+    tenant: Mutex<Option<Tenant>>,
 }
 
 /// What is behind the lock of an upstream.
@@ -188,7 +188,7 @@ impl Upstream {
             undelivered: Mutex::default(),
             in_flight: watch::Sender::default(),
             tasks: Mutex::default(),
-            tenant: OnceLock::new(),
+            tenant: Mutex::default(),
         })
     }
 
