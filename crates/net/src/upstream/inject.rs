@@ -2,8 +2,8 @@
 //! variable names (OU-13).
 //!
 //! A file is written again whenever the token is renewed. A variable cannot change, so a child
-//! that has one is ended before its token is, as soon as no client uses it; the next call
-//! starts another.
+//! that has one is ended before its token is, as soon as no client waits for an answer; the
+//! next call starts another.
 
 use std::ffi::OsString;
 use std::fs;
@@ -110,8 +110,9 @@ impl Upstream {
         if file.is_some() {
             return pending().await;
         }
-        while !self.rest() {
-            self.until(|it| !it.is_used()).await;
+        // Clients that listen may do so for ever.
+        while !self.rest_from_listens() {
+            self.until(|it| !it.is_called()).await;
             tokio::task::yield_now().await;
         }
         // The pipe is told to end.
