@@ -203,12 +203,12 @@ mod tests {
     use switchboard_proto::method;
 
     use super::*;
+    use crate::access::Who;
+    use crate::backend::Backend as _;
     use crate::bridge::Children;
     use crate::call::Call;
     use crate::connection::ClientConnection;
     use crate::stdio::child::Command;
-    use crate::access::Who;
-    use crate::backend::Backend as _;
     use crate::upstream::{
         AnswerWaiter, Credential, CredentialRefusal, CredentialUser, Fetching, ServerTarget,
         Tenant, TokenInjection,

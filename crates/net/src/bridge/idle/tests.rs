@@ -216,8 +216,7 @@ async fn a_user_with_another_account_uses_no_process_of_the_old_one() {
     let server = server.injecting(shown, TokenInjection::Env("TOKEN".to_owned()));
     let bridge = Bridge::new(server, Children::PerUser, Arc::default());
     let backend: Arc<Bridge> = Arc::clone(&bridge);
-    let ada =
-        ClientConnection::new(Era::Modern, Carrier::Http, backend, &Limits::default(), false);
+    let ada = ClientConnection::new(Era::Modern, Carrier::Http, backend, &Limits::default(), false);
     ada.speak_for(&Who::new("ada"));
     let open = |exchange: u64, method: &str| {
         let (waiter, answer) = AnswerWaiter::standing_in_for(&ada);
