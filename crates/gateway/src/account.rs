@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex};
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, Request, StatusCode};
 use switchboard_net::auth::person::{Nobody, SignInPerson};
-use switchboard_net::auth::store::RecordStore;
+use switchboard_net::auth::store::{RecordId, RecordKind, RecordStore};
 use switchboard_net::auth::{Account, Authorizer, OauthCredential, SignInOptions};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::upstream::{
     Credential, CredentialRefusal, CredentialUser, FetchedHeaders, Fetching, NoCredential, Target,
 };
-use switchboard_proto::auth::{AuthError, Challenge};
+use switchboard_proto::auth::{AuthError, Challenge, Secret};
 use tokio::time::Instant;
 
 use crate::config::{AccountOwner, OauthPlan};
@@ -41,20 +41,25 @@ pub struct Accounts {
     pub person: Arc<dyn SignInPerson>,
     /// How they are asked.
     pub options: SignInOptions,
-    /// What servers asked for when they refused a user.
-    pub(crate) challenges: Arc<Mutex<HashMap<UserOfServer, Challenge>>>,
+    /// The tokens of users that servers refused, by account.
+    pub(crate) refused: Arc<Mutex<HashMap<RecordId, RefusedToken>>>,
     /// Which account is used at servers whose file names none.
     pub account: Option<String>,
     /// The access tokens of the gateway's users.
     pub(crate) subjects: SubjectTokens,
 }
 
-/// The name of a server and that of a user.
-type UserOfServer = (String, String);
+/// A token that a server refused: its user has to sign in, until there is another one.
+#[derive(Debug)]
+pub(crate) struct RefusedToken {
+    token: Secret,
+    /// What the server asked for.
+    challenge: Option<Challenge>,
+    at: Instant,
+}
 
-/// Refusals that are remembered until their users have signed in; with more, a sign-in asks
-/// for what the server's metadata says.
-const MOST_CHALLENGES: usize = 1000;
+/// Refusals that are remembered; with more, the oldest are forgotten.
+const MOST_REFUSED: usize = 1000;
 
 /// Users of one server whose credentials are at hand.
 const MOST_USERS: usize = 1024;
@@ -72,7 +77,7 @@ impl Accounts {
             person,
             options,
             account,
-            challenges: Arc::default(),
+            refused: Arc::default(),
             subjects: SubjectTokens::default(),
         }
     }
@@ -140,31 +145,45 @@ impl Accounts {
             return false;
         };
         let Ok(Some(record)) = account.tokens(&*self.store).await else { return false };
-        let has_challenge = lock(&self.challenges).contains_key(&key(server, principal));
-        let is_good = record.refresh_token.is_some() || !record.is_over(unix_time());
-        is_good && !has_challenge
+        let mut refused = lock(&self.refused);
+        let id = account.record(RecordKind::Tokens);
+        if let Some(found) = refused.get(&id) {
+            let is_it = |token: &Secret| *token == found.token;
+            if is_it(&record.access_token) || record.id_token.as_ref().is_some_and(is_it) {
+                return false;
+            }
+            refused.remove(&id);
+        }
+        record.refresh_token.is_some() || !record.is_over(unix_time())
     }
 
     /// What a server said when it refused a user (OU-7).
     pub(crate) fn challenge(&self, server: &ServerPlan, principal: &str) -> Option<Challenge> {
-        lock(&self.challenges).get(&key(server, principal)).cloned()
+        lock(&self.refused).get(&key(server, principal)?)?.challenge.clone()
     }
 
     /// A user has signed in: what was asked for before is over.
     pub(crate) fn forget_challenge(&self, server: &ServerPlan, principal: &str) {
-        lock(&self.challenges).remove(&key(server, principal));
+        if let Some(id) = key(server, principal) {
+            lock(&self.refused).remove(&id);
+        }
     }
 
-    fn keep_challenge(&self, server: &ServerPlan, principal: &str, challenge: Challenge) {
-        let mut all = lock(&self.challenges);
-        if all.len() < MOST_CHALLENGES || all.contains_key(&key(server, principal)) {
-            all.insert(key(server, principal), challenge);
+    fn keep_refused(&self, server: &ServerPlan, principal: &str, refused: RefusedToken) {
+        let Some(id) = key(server, principal) else { return };
+        let mut all = lock(&self.refused);
+        if all.len() >= MOST_REFUSED && !all.contains_key(&id) {
+            let oldest = all.iter().min_by_key(|(_, it)| it.at).map(|(id, _)| id.clone());
+            oldest.map(|oldest| all.remove(&oldest));
         }
+        all.insert(id, refused);
     }
 }
 
-fn key(server: &ServerPlan, principal: &str) -> UserOfServer {
-    (server.name.clone(), principal.to_owned())
+/// What the account of a user at a server is found by.
+fn key(server: &ServerPlan, principal: &str) -> Option<RecordId> {
+    let account = account_of(&server.target, &server.oauth, Some(principal))?;
+    Some(account.record(RecordKind::Tokens))
 }
 
 fn unix_time() -> u64 {
@@ -255,8 +274,11 @@ impl UserCredential {
     fn refuse(&self, principal: &str, refusal: Option<&CredentialRefusal>) -> NoCredential {
         let values = refusal.iter().flat_map(|it| it.answer.get_all(WWW_AUTHENTICATE));
         let challenge = Challenge::find(values.filter_map(|value| value.to_str().ok()));
-        if let Some(challenge) = challenge {
-            self.accounts.keep_challenge(&self.server, principal, challenge);
+        let shown = refusal.and_then(|it| it.shown.get(AUTHORIZATION)?.to_str().ok());
+        if let Some((_, token)) = shown.and_then(|shown| shown.split_once(' ')) {
+            let (token, at) = (Secret::new(token), Instant::now());
+            let refused = RefusedToken { token, challenge, at };
+            self.accounts.keep_refused(&self.server, principal, refused);
         }
         let (server, user) = (&*self.server.name, principal);
         tracing::info!(server, user, "the user has to sign in to the server");

@@ -203,6 +203,9 @@ impl UserConnector {
         let now = Instant::now();
         let mut state = lock(&self.state);
         state.forget_old(now);
+        // What the server was before a reload is nothing to sign in to.
+        let is_old = |it: &ConnectLink| it.server.name == server.name && it.server != *server;
+        state.links.retain(|_, it| !is_old(it));
         let is_same = |it: &ConnectLink| {
             it.principal == principal && it.server == *server && now < it.made + LINK_LIFE / 2
         };

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use switchboard_net::bridge::Children;
-use switchboard_proto::auth::GrantType;
+use switchboard_proto::auth::{GrantType, IdentityProvider};
 use switchboard_proto::pattern::fits;
 
 use crate::config::{
-    AccountOwner, AccountScope, Anonymous, Config, GatewaySection, Granted, Placed, Problem,
+    AccountOwner, AccountScope, Anonymous, Config, Entry, GatewaySection, Granted, Placed, Problem,
     ReadError, SourceLocation, Surroundings, Weight, nearest,
 };
 use crate::policy::{Access, Grant, Principal};
@@ -64,9 +64,17 @@ impl Plan {
         let gateways: Vec<_> = files.iter().map(|file| &file.gateway).collect();
         let defaults: Vec<_> = gateways.iter().map(|gateway| &gateway.defaults).collect();
         let wanted = || files.iter().flat_map(|file| &file.servers).filter(|entry| entry.enabled);
-        for entry in wanted() {
-            let server = || entry.with_defaults(&defaults);
-            plan.servers.entry(entry.plan.name.clone()).or_insert_with(server);
+        let has_users =
+            gateways.iter().any(|gateway| !gateway.keys.is_empty() || gateway.oauth.is_some());
+        let mut seen = BTreeSet::new();
+        for entry in wanted().filter(|entry| seen.insert(&entry.plan.name)) {
+            match wrong_account(entry).filter(|_| has_users) {
+                Some(problem) => problems.push(problem),
+                None => {
+                    let server = entry.with_defaults(&defaults);
+                    plan.servers.insert(entry.plan.name.clone(), server);
+                }
+            }
         }
         for gateway in &gateways {
             plan.fill_in(gateway);
@@ -105,14 +113,16 @@ impl Plan {
         let has_users = !self.access.principals.is_empty() || self.access.tokens.is_some();
         for server in self.servers.values_mut() {
             let oauth = &mut server.oauth;
-            let takes_person = matches!(oauth.settings.grant, GrantType::Code | GrantType::Device);
             let is_shared = oauth.account == Some(AccountScope::Shared);
+            let sign_in = PersonSignIn::of(&oauth.settings.grant);
+            let takes_person = sign_in != PersonSignIn::None;
             oauth.owner = match oauth.is_wanted {
                 _ if matches!(oauth.settings.grant, GrantType::Exchange { .. }) => {
                     AccountOwner::Exchanged
                 }
                 _ if !has_users || !takes_person || is_shared => AccountOwner::Operator,
-                Some(true) => AccountOwner::EachUser,
+                Some(true) if sign_in == PersonSignIn::InBrowser => AccountOwner::EachUser,
+                Some(true) => AccountOwner::Unsaid,
                 Some(false) => AccountOwner::Operator,
                 None => AccountOwner::Unsaid,
             };
@@ -212,6 +222,50 @@ impl Plan {
         }
         principal
     }
+}
+
+/// How a grant asks a person.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum PersonSignIn {
+    /// Not at all.
+    None,
+    /// In the browser of a user, which comes back to us.
+    InBrowser,
+    /// In a way of which we cannot tell which user it was.
+    Elsewhere,
+}
+
+impl PersonSignIn {
+    fn of(grant: &GrantType) -> Self {
+        match grant {
+            GrantType::Code => Self::InBrowser,
+            // Its page does not come back to us: a link could be sent to somebody else (OU-3).
+            GrantType::Device | GrantType::Enterprise(IdentityProvider::SignIn { .. }) => {
+                Self::Elsewhere
+            }
+            _ => Self::None,
+        }
+    }
+}
+
+/// What is wrong with the account of a server, in a gateway with users.
+fn wrong_account(entry: &Entry) -> Option<Problem> {
+    let oauth = &entry.plan.oauth;
+    let is_wanted = oauth.is_wanted == Some(true);
+    let (why, instead) = match (PersonSignIn::of(&oauth.settings.grant), oauth.account) {
+        _ if !is_wanted => return None,
+        (PersonSignIn::Elsewhere, None | Some(AccountScope::User)) => (
+            "is of a grant that cannot be connected for each user yet",
+            "write \"account\": \"shared\", or \"grant\": \"authorization-code\"",
+        ),
+        (PersonSignIn::None, Some(AccountScope::User)) => (
+            "cannot be each user's own: its grant asks nobody",
+            "write \"account\": \"shared\", or \"grant\": \"authorization-code\"",
+        ),
+        _ => return None,
+    };
+    let what = format!("the account of server {:?} {why}", entry.plan.name);
+    Some(Problem::error(&entry.place, what, instead))
 }
 
 fn unknown_server(name: &Placed<String>, names: &BTreeSet<&str>) -> Option<Problem> {

@@ -592,7 +592,7 @@ impl Front {
         if !running.plan.wants_sign_in() {
             return self.send_to_server(request, server, running, change);
         }
-        self.recover(&request, running);
+        self.recover(&request, running, change.clone());
         let (server, to) = (Arc::clone(server), Arc::clone(running));
         self.once_connected(request, running, move |front, request| {
             front.send_to_server(request, &server, &to, change)

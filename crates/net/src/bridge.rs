@@ -76,6 +76,8 @@ struct BridgeState {
     /// How many connections there may be for users that the server can tell from others.
     /// Each is a child or a session there.
     places: usize,
+    /// Connections that no call gets any more; each has calls open that are answered.
+    leaving: Vec<Arc<Upstream>>,
     closing: JoinSet<()>,
     closed: bool,
 }
@@ -157,7 +159,8 @@ impl Bridge {
     /// How many calls are open at the server, or wait to be made.
     pub fn calls(&self) -> usize {
         let state = lock(&self.state);
-        let open: usize = state.connections.values().map(|upstream| upstream.calls()).sum();
+        let all = state.connections.values().chain(&state.leaving);
+        let open: usize = all.map(|upstream| upstream.calls()).sum();
         let waiting = state.era.opens.len();
         drop(state);
         open + waiting + self.queued()
@@ -222,7 +225,8 @@ impl Bridge {
             state.era.asking.take().iter().for_each(Upstream::stop);
             let ahead = std::mem::take(&mut state.pool);
             let all = std::mem::take(&mut state.connections).into_values();
-            for upstream in all.chain(ahead) {
+            let leaving = std::mem::take(&mut state.leaving);
+            for upstream in all.chain(ahead).chain(leaving) {
                 state.close(upstream);
             }
             std::mem::take(&mut state.closing)
@@ -267,7 +271,8 @@ impl Backend for Bridge {
         state.era.opens.retain(|open| open.client.number() != client.number());
         state.close_if(|key, _| key.sharing() == Sharing::Alone && key.serves(client));
         let shared = state.connections.iter().filter(|(key, _)| key.serves(client));
-        let shared: Vec<_> = shared.map(|(_, upstream)| Arc::clone(upstream)).collect();
+        let shared = shared.map(|(_, upstream)| upstream).chain(&state.leaving);
+        let shared: Vec<_> = shared.map(Arc::clone).collect();
         drop(state);
         for upstream in shared {
             upstream.forget(client);
@@ -531,7 +536,7 @@ impl Drop for Bridge {
     /// No caller waits for the end, but it comes.
     fn drop(&mut self) {
         let state = lock(&self.state);
-        let all = state.connections.values().chain(&state.pool);
+        let all = state.connections.values().chain(&state.pool).chain(&state.leaving);
         all.chain(&state.era.asking).for_each(Upstream::stop);
     }
 }

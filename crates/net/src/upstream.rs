@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -93,7 +93,7 @@ pub struct Upstream {
     in_flight: watch::Sender<usize>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// The user it is for, if it is for one alone.
-    tenant: OnceLock<Tenant>,
+    tenant: Mutex<Option<Tenant>>,
 }
 
 /// What is behind the lock of an upstream.
@@ -139,6 +139,11 @@ impl Core {
     /// Whether a client counts on the connection.
     fn is_used(&self) -> bool {
         self.half.calls() > 0 || self.half.is_needed(now()) || !self.outbound.is_empty()
+    }
+
+    /// Whether a client waits for an answer.
+    fn is_called(&self) -> bool {
+        self.half.calls() > self.half.listens() || !self.outbound.is_empty()
     }
 }
 
@@ -188,7 +193,7 @@ impl Upstream {
             undelivered: Mutex::default(),
             in_flight: watch::Sender::default(),
             tasks: Mutex::default(),
-            tenant: OnceLock::new(),
+            tenant: Mutex::default(),
         })
     }
 
@@ -368,10 +373,18 @@ impl Upstream {
 
     /// Ends the connection until the next call. False if a client uses it.
     pub(crate) fn rest(self: &Arc<Self>) -> bool {
-        let mut core = lock(&self.core);
-        if core.is_used() {
-            return false;
-        }
+        let core = lock(&self.core);
+        !core.is_used() && self.end_link(core)
+    }
+
+    /// Ends the link although clients listen, unless one waits for an answer: the next call
+    /// begins anew.
+    pub(crate) fn rest_from_listens(self: &Arc<Self>) -> bool {
+        let core = lock(&self.core);
+        !core.is_called() && self.end_link(core)
+    }
+
+    fn end_link(self: &Arc<Self>, mut core: MutexGuard<'_, Core>) -> bool {
         core.half.rest(&Failure::CLOSED, now());
         // The next call begins anew, and waits for the old pipe to end.
         if core.pipe == PipeState::Here {
@@ -445,6 +458,26 @@ impl Upstream {
     /// Whether a call is open, a client waits to hear of something, or a task goes on.
     pub(crate) fn is_used(&self) -> bool {
         lock(&self.core).is_used()
+    }
+
+    /// Whether a client waits for an answer.
+    pub(crate) fn is_called(&self) -> bool {
+        lock(&self.core).is_called()
+    }
+
+    /// Whether the server was greeted for clients of its own era.
+    pub(crate) fn has_hello(&self) -> bool {
+        lock(&self.core).half.hello().is_some()
+    }
+
+    /// One for the same clients, with a link of its own.
+    pub(crate) fn successor(&self) -> Arc<Self> {
+        let (hello, sharing) = {
+            let core = lock(&self.core);
+            (core.half.hello().cloned(), core.sharing)
+        };
+        let limits = Arc::clone(&self.limits);
+        Self::new(self.server.clone(), Eras::both(self.era()), sharing, hello, limits)
     }
 
     /// Whether this principal began the task by this connection.

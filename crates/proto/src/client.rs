@@ -409,6 +409,27 @@ impl<T: Ticket> ClientHalf<T> {
         }
     }
 
+    /// How many of these calls only wait to hear of changes.
+    pub fn listens(&self) -> usize {
+        match self {
+            Self::Legacy(_) => 0,
+            Self::Modern(half) => {
+                let open = half.ledger.open.values();
+                open.filter(|call| call.request.method() == method::LISTEN).count()
+            }
+            Self::ToModern(layer) => layer.listeners(),
+            Self::ToLegacy(layer) => layer.listeners(),
+        }
+    }
+
+    /// What a legacy server was greeted with, for clients that share it.
+    pub fn hello(&self) -> Option<&Message> {
+        match self {
+            Self::Legacy(half) => half.hello.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Whether a client counts on the link without any call of its own: it waits
     /// to hear of a resource, or a task of its goes on there.
     pub fn is_needed(&self, now: Instant) -> bool {

@@ -3,7 +3,7 @@
 use http::HeaderValue;
 use serde_json::json;
 use switchboard_net::auth::LoginMode;
-use switchboard_net::auth::store::{MemoryStore, Plaintext, RecordKind};
+use switchboard_net::auth::store::{MemoryStore, Plaintext};
 use switchboard_net::http::fetch::FetchOptions;
 use switchboard_net::upstream::Strategy;
 use switchboard_proto::auth::{GrantType, Secret, TokenRecord};
@@ -124,9 +124,24 @@ async fn what_a_server_asked_for_is_remembered_for_the_sign_in() {
     // Somebody has signed in meanwhile: the new token is shown, whatever the status was.
     wallet.keep(Some("ada"), Some("wider")).await;
     assert_eq!(shown(&credential, "ada", Some(&refusal)).await.unwrap(), "Bearer wider");
-    wallet.accounts.forget_challenge(&wallet.server, "ada");
+    assert!(wallet.accounts.is_connected(&wallet.server, "ada").await, "the other was refused");
+    assert!(wallet.accounts.challenge(&wallet.server, "ada").is_none());
     let refusal = refused(StatusCode::UNAUTHORIZED, "Bearer", "Bearer wider");
     assert!(shown(&credential, "ada", Some(&refusal)).await.unwrap_err().contains("ada has not"));
+    assert!(!wallet.accounts.is_connected(&wallet.server, "ada").await, "whatever it asked for");
+    let mut moved = wallet.server.clone();
+    moved.oauth.account_name = Some("other".to_owned());
+    assert_ne!(key(&moved, "ada"), key(&wallet.server, "ada"), "a reload begins anew");
+    // The oldest goes, not the newest.
+    for user in 0..=MOST_REFUSED {
+        let (token, at) = (Secret::new("x"), Instant::now());
+        let refused = RefusedToken { token, challenge: None, at };
+        wallet.accounts.keep_refused(&wallet.server, &user.to_string(), refused);
+    }
+    let all = lock(&wallet.accounts.refused);
+    assert_eq!(all.len(), MOST_REFUSED);
+    assert!(!all.contains_key(&key(&wallet.server, "ada").unwrap()));
+    assert!(all.contains_key(&key(&wallet.server, &MOST_REFUSED.to_string()).unwrap()));
 }
 
 #[tokio::test]

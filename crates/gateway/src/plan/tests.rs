@@ -352,3 +352,35 @@ fn a_facade_stands_before_an_issuer_and_keeps_its_secret() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("which is not there"), "{told:?}");
 }
+
+#[test]
+fn an_account_that_no_user_can_have_alone_is_refused_where_there_are_users() {
+    // wire: OU-1, OU-3
+    let keys = r#""keys": {"ada": {"key": "a key of some length"}}"#;
+    let provider = r#""identityProvider": {"issuer": "https://i.example", "clientId": "c"}"#;
+    let device = r#""grant": "device-code""#;
+    let machine = r#""grant": "client-credentials", "clientId": "c", "clientSecret": "s""#;
+    let problems = |users: &str, oauth: &str| {
+        let text = format!(
+            r#"{{"mcpServers": {{"a": {{"url": "https://h/mcp", "oauth": {{{oauth}}}}}}},
+                "switchboard": {{{users}}}}}"#
+        );
+        let (plan, problems) = Plan::build(&[config("m.json", &text)]);
+        let errors = problems.iter().filter(|problem| problem.weight == Weight::Error);
+        let told = errors.map(ToString::to_string).collect::<String>();
+        assert_eq!(plan.servers.is_empty(), !told.is_empty(), "{oauth}: {told}");
+        told
+    };
+    let user = |grant: &str| format!(r#"{grant}, "account": "user""#);
+    let shared = |grant: &str| format!(r#"{grant}, "account": "shared""#);
+    for grant in [provider, device] {
+        assert!(problems(keys, grant).contains("for each user yet"), "{grant}");
+        assert!(problems(keys, &user(grant)).contains("for each user yet"), "{grant}");
+    }
+    assert!(problems(keys, &user(machine)).contains("asks nobody"));
+    for grant in [provider, device, machine] {
+        assert_eq!(problems(keys, &shared(grant)), "");
+        assert_eq!(problems("", &user(grant)), "", "there are no users");
+    }
+    assert_eq!(problems(keys, machine), "");
+}

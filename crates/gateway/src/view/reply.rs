@@ -41,7 +41,7 @@ use crate::plan::ServerPlan;
 use crate::policy::Grant;
 
 /// How an answer is changed for its client.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum AnswerChange {
     /// It is passed on.
     Plain,

@@ -29,6 +29,7 @@ use switchboard_proto::refusal::code;
 use switchboard_proto::revision::{Era, Revision};
 
 use super::list::{dressed, tell, whoami};
+use super::reply::AnswerChange;
 use super::{Front, FrontRequest, Views};
 use crate::connect::{SignInLink, UserConnector};
 use crate::fleet::{Fleet, RunningServer};
@@ -42,6 +43,9 @@ pub(super) const SIGN_IN: &str = "sign_in";
 /// How long a call waits for its user: less than clients wait for it.
 const PATIENCE: Duration = Duration::from_secs(25);
 
+/// What a client is told whose server was taken away while its user signed in.
+const GONE: &str = "The server is not there any more.";
+
 /// Questions of ours, by numbers that no server gets to.
 static NEXT_ASK: AtomicU64 = AtomicU64::new(u64::MAX);
 
@@ -51,9 +55,10 @@ pub(super) struct SignInRecovery {
     connector: Arc<UserConnector>,
     client: Arc<ClientConnection>,
     server: Arc<str>,
-    plan: Arc<ServerPlan>,
-    /// In the server's words.
+    /// In the server's words, with the state as its client shows it.
     message: Message,
+    /// How its answer is changed.
+    change: AnswerChange,
     header_params: HeaderParams,
     /// The call, while its client is asked.
     asked: Mutex<Option<Call>>,
@@ -62,8 +67,13 @@ pub(super) struct SignInRecovery {
 
 impl Front {
     /// Has a call of a user to a server with accounts seen to, if the user has to sign in.
-    pub(super) fn recover(self: &Arc<Self>, request: &FrontRequest, running: &RunningServer) {
-        if let Some(recovery) = self.recovery(request, running) {
+    pub(super) fn recover(
+        self: &Arc<Self>,
+        request: &FrontRequest,
+        running: &RunningServer,
+        change: AnswerChange,
+    ) {
+        if let Some(recovery) = self.recovery(request, running, change) {
             request.call.set_recovery(recovery);
         }
     }
@@ -72,6 +82,7 @@ impl Front {
         self: &Arc<Self>,
         request: &FrontRequest,
         running: &RunningServer,
+        change: AnswerChange,
     ) -> Option<Arc<SignInRecovery>> {
         let connector = self.fleet.connector().filter(|_| running.plan.wants_sign_in())?;
         Some(Arc::new_cyclic(|this| SignInRecovery {
@@ -79,8 +90,8 @@ impl Front {
             connector: Arc::clone(connector),
             client: Arc::clone(&request.client),
             server: running.plan.name.as_str().into(),
-            plan: Arc::clone(&running.plan),
             message: request.message.clone(),
+            change,
             header_params: request.header_params.clone(),
             asked: Mutex::default(),
             this: Weak::clone(this),
@@ -105,14 +116,14 @@ impl Front {
         request: FrontRequest,
         running: &Arc<RunningServer>,
     ) -> PendingWork {
-        let Some(recovery) = self.recovery(&request, running) else {
+        let Some(recovery) = self.recovery(&request, running, AnswerChange::Plain) else {
             return request.finish(Failure::CLOSED);
         };
-        let front = Arc::clone(self);
+        let (front, plan) = (Arc::clone(self), Arc::clone(&running.plan));
         PendingWork::one(async move {
             let user = request.client.who().name().to_owned();
             let accounts = recovery.connector.accounts();
-            if !accounts.is_connected(&recovery.plan, &user).await {
+            if !accounts.is_connected(&plan, &user).await {
                 recovery.ask(&request.call);
             } else if front.only.is_some() {
                 let server = Arc::clone(&recovery.server);
@@ -245,12 +256,15 @@ impl SignInRecovery {
         Some(if era == Era::Modern { dressed(result, Hints::default()) } else { result })
     }
 
-    /// Asks the user, in the way that the client knows.
+    /// Asks the user, in the way that the client knows, for what the server is now.
     fn ask(&self, call: &Call) {
+        let Some(running) = self.front.running(&self.server) else {
+            return call.finish_unchanged(self.refusal(GONE));
+        };
         let is_legacy = self.client.era() == Era::Legacy;
         let user = self.client.who().name();
         let client = Some(&self.client).filter(|_| is_legacy);
-        let link = match self.connector.link(&self.plan, user, client) {
+        let link = match self.connector.link(&running.plan, user, client) {
             Ok(link) => link,
             Err(why) => return call.finish_unchanged(self.refusal(&why)),
         };
@@ -327,23 +341,28 @@ impl SignInRecovery {
     /// The user is on the way to the page: the call goes on once they have signed in.
     async fn go_on(self: Arc<Self>, call: Call) {
         let user = self.client.who().name().to_owned();
-        let is_done = self.connector.connected(&self.plan, &user, PATIENCE).await;
+        let is_done = match self.front.running(&self.server) {
+            Some(it) if it.plan.has_accounts() => {
+                self.connector.connected(&it.plan, &user, PATIENCE).await
+            }
+            _ => true,
+        };
         if call.is_over() {
             return;
         }
         if !is_done {
             return self.ask(&call);
         }
-        if self.front.is_sign_in(&self.plan, &self.message) {
+        let Some(running) = self.front.running(&self.server) else {
+            return call.finish_unchanged(self.refusal(GONE));
+        };
+        if self.front.is_sign_in(&running.plan, &self.message) {
             return call.finish_unchanged(self.done());
         }
-        let Some(running) = self.front.running(&self.server) else {
-            return call.finish(Failure::CLOSED);
-        };
         let (client, message) = (Arc::clone(&self.client), self.message.clone());
         let header_params = self.header_params.clone();
         let request = FrontRequest { client, call, message, header_params };
-        request.open_at(&running.bridge).await;
+        self.front.to_server(request, &self.server, &running, self.change.clone()).await;
     }
 }
 

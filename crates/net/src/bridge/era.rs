@@ -126,7 +126,10 @@ impl Bridge {
         fresh.change_eras(Eras { clients: Era::Legacy, server: Era::Modern }, key.sharing());
         let mut state = lock(&self.state);
         let current = state.connections.get_mut(&key).filter(|it| Arc::ptr_eq(it, old));
-        current.map(|current| *current = Arc::clone(fresh)).is_some()
+        let Some(current) = current else { return false };
+        fresh.inherit(old);
+        *current = Arc::clone(fresh);
+        true
     }
 }
 
@@ -141,7 +144,7 @@ async fn find_era(bridge: Weak<Bridge>, asking: Arc<Upstream>) {
     if !is_kept && bridge.is_common() {
         asking.close().await;
     }
-    match found {
+    match &found {
         EraFound::Modern => bridge.server.learn(Era::Modern, true),
         // It may not have started: if it has, its connection remembers what it speaks.
         EraFound::Silent if bridge.is_common() => bridge.server.guess(Era::Modern, false),
@@ -151,6 +154,7 @@ async fn find_era(bridge: Weak<Bridge>, asking: Arc<Upstream>) {
         }
         // Whatever is the matter, the server may say it itself.
         EraFound::Nothing => bridge.server.guess(Era::Modern, true),
+        EraFound::NotSignedIn(_) => {}
     }
     let opens = {
         let mut state = lock(&bridge.state);
@@ -161,7 +165,12 @@ async fn find_era(bridge: Weak<Bridge>, asking: Arc<Upstream>) {
         std::mem::take(&mut state.era.opens)
     };
     for open in opens {
-        bridge.connect(open).detach();
+        let is_theirs = || bridge.server_for(&open.client).is_for_same_user(asking.server());
+        match &found {
+            // Another user is not kept out by it: the server is asked again, for them.
+            EraFound::NotSignedIn(why) if is_theirs() => open.call.finish(why.clone()),
+            _ => bridge.connect(open).detach(),
+        }
     }
     // Perhaps no client needed it: the client has gone, or has a connection.
     let unused = lock(&bridge.state).era.spare.take();
@@ -185,17 +194,94 @@ fn names_modern(answer: &Message) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+    use switchboard_proto::auth::AuthError;
     use switchboard_proto::exchange::Exchange;
+    use switchboard_proto::failure::{Failure, Outcome};
     use switchboard_proto::jsonrpc::Id;
     use switchboard_proto::limits::Limits;
     use switchboard_proto::method;
 
     use super::*;
+    use crate::access::Who;
+    use crate::backend::Backend as _;
     use crate::bridge::Children;
     use crate::call::Call;
     use crate::connection::ClientConnection;
     use crate::stdio::child::Command;
-    use crate::upstream::ServerTarget;
+    use crate::upstream::{
+        AnswerWaiter, Credential, CredentialRefusal, CredentialUser, Fetching, ServerTarget,
+        Tenant, TokenInjection,
+    };
+
+    /// Else it outlives the key, or the sign-in, of its user.
+    #[tokio::test]
+    async fn a_connection_that_takes_the_place_of_another_is_for_the_same_user() {
+        // wire: OU-9
+        let server = ServerTarget::command(Command::new("true"), Vec::new());
+        let bridge = Bridge::new(server.clone(), Children::PerSession, Arc::default());
+        let new = || {
+            let eras = Eras::both(Era::Legacy);
+            Upstream::new(server.clone(), eras, Sharing::Alone, None, Arc::default())
+        };
+        let (old, fresh, key) = (new(), new(), ConnectionKey::Client(1));
+        old.let_to(Tenant::visiting(&Who::new("ada")));
+        lock(&bridge.state).connections.insert(key, Arc::clone(&old));
+        assert!(bridge.replace(key, &old, &fresh));
+        assert!(fresh.is_of("ada"));
+        bridge.close().await;
+    }
+
+    /// Nobody has signed in.
+    struct NobodyHere;
+
+    impl Credential for NobodyHere {
+        fn passes(&self) -> &[HeaderName] {
+            &[]
+        }
+
+        fn has_accounts(&self) -> bool {
+            true
+        }
+
+        fn headers<'c>(
+            &'c self,
+            user: CredentialUser<'c>,
+            _: Option<&'c CredentialRefusal>,
+        ) -> Fetching<'c> {
+            let why = AuthError::UserSignIn { principal: user.principal.to_owned() };
+            Box::pin(std::future::ready(Err(why.into())))
+        }
+    }
+
+    /// Else the first of all users decides for the others.
+    #[tokio::test]
+    async fn who_has_not_signed_in_says_nothing_about_the_era() {
+        // wire: OU-5, NEG-9
+        let server = ServerTarget::command(Command::new("true"), Vec::new());
+        let how = TokenInjection::Env("TOKEN".to_owned());
+        let server = server.injecting(Arc::new(NobodyHere), how);
+        let bridge = Bridge::new(server, Children::PerUser, Arc::default());
+        let limits = Arc::new(Limits::default());
+        let outcomes = ["ada", "bob"].map(|name| {
+            let backend: Arc<Bridge> = Arc::clone(&bridge);
+            let client = ClientConnection::new(Era::Modern, Carrier::Http, backend, &limits, false);
+            client.speak_for(&Who::new(name));
+            let (waiter, outcome) = AnswerWaiter::standing_in_for(&client);
+            let call = Call::new(waiter, Exchange(1));
+            let request = Message::request(&1.into(), "x", None);
+            bridge.open(&client, &call, request, None).detach();
+            (client, outcome, name)
+        });
+        for (_client, outcome, name) in outcomes {
+            let Ok(Outcome::Failed(Failure::NotSignedIn { why })) = outcome.await else {
+                panic!("{name} is to sign in");
+            };
+            assert_eq!(*why, AuthError::UserSignIn { principal: name.to_owned() }, "their own");
+        }
+        assert_eq!(bridge.server.speaks(Era::Modern), None);
+        bridge.close().await;
+    }
 
     /// Else its server is put to sleep between the refusal and the second attempt.
     #[tokio::test(start_paused = true)]

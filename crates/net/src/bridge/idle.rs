@@ -184,12 +184,28 @@ impl Bridge {
         lock(&self.state).close_if(|_, upstream| upstream.is_orphaned());
     }
 
-    /// Ends the connections of one user that no call uses: the next call begins anew.
+    /// Ends the connections of one user: the next call begins anew. Calls that are open are
+    /// answered before.
     pub fn evict_user(&self, name: &str) {
-        let is_theirs = |_: &ConnectionKey, upstream: &mut Arc<Upstream>| {
-            upstream.is_of(name) && upstream.calls() == 0
-        };
-        lock(&self.state).close_if(is_theirs);
+        let mut state = lock(&self.state);
+        let theirs = state.connections.extract_if(|_, upstream| upstream.is_of(name));
+        for (key, upstream) in theirs.collect::<Vec<_>>() {
+            if upstream.has_hello() {
+                // They do not greet again.
+                let fresh = upstream.successor();
+                fresh.inherit(&upstream);
+                state.connections.insert(key, fresh);
+            }
+            state.leaving.push(Arc::clone(&upstream));
+            let bridge = Weak::clone(&self.this);
+            state.spawn(async move {
+                upstream.until(|it| !it.is_called()).await;
+                upstream.close().await;
+                if let Some(bridge) = bridge.upgrade() {
+                    lock(&bridge.state).leaving.retain(|it| !Arc::ptr_eq(it, &upstream));
+                }
+            });
+        }
     }
 
     /// How many connections there are for users that the server can tell apart,

@@ -138,7 +138,12 @@ impl Command {
             exit: ExitWatch { life: watched, tail: Arc::clone(&tail) },
             contained: container.is_some(),
         };
-        let drain = tokio::spawn(stderr::drain(errors, self.name.clone(), Arc::clone(&tail)));
+        let drain = tokio::spawn(stderr::drain(
+            errors,
+            self.name.clone(),
+            self.secrets.clone(),
+            Arc::clone(&tail),
+        ));
         tokio::spawn(supervise(Supervised { group, container, tail, life, _slot: slot }, drain));
         Ok(child)
     }

@@ -48,7 +48,7 @@ pub(crate) struct Eras {
 }
 
 /// What a server turned out to be.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum EraFound {
     Modern,
     Legacy,
@@ -56,6 +56,8 @@ pub(crate) enum EraFound {
     Silent,
     /// It could not be found out now.
     Nothing,
+    /// Whoever it was asked for has to sign in first: that says nothing about the server.
+    NotSignedIn(Failure),
 }
 
 impl Eras {
@@ -142,6 +144,9 @@ impl Upstream {
         let Some(probed) = self.stop.until(self.probe(&question, time, true)).await else {
             return EraFound::Nothing;
         };
+        if let Some(why) = probed.failure.filter(Failure::is_sign_in) {
+            return EraFound::NotSignedIn(why);
+        }
         match (probe::verdict(carrier, &probed.reply), &probed.answer) {
             _ if probed.is_sse => EraFound::Legacy,
             (Verdict::Legacy, None) if carrier == Carrier::Pipe => EraFound::Silent,

@@ -2,24 +2,25 @@
 //! variable names (OU-13).
 //!
 //! A file is written again whenever the token is renewed. A variable cannot change, so a child
-//! that has one is ended before its token is, as soon as no client uses it; the next call
-//! starts another.
+//! that has one is ended before its token is, as soon as no client waits for an answer; the
+//! next call starts another.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::future::pending;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use http::header::AUTHORIZATION;
-use switchboard_proto::auth::AuthError;
+use switchboard_proto::auth::{AuthError, Secret};
 use switchboard_proto::failure::{Failure, FailureSource};
 
 use super::Upstream;
-use crate::connection::now;
+use crate::connection::{lock, now};
 use crate::platform;
+use crate::stdio::child::Command;
 
 /// How a command is given its access token.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -37,23 +38,96 @@ const AGAIN: Duration = Duration::from_secs(30);
 pub(super) struct InjectedToken {
     variable: String,
     value: String,
-    file: Option<PathBuf>,
+    token: Secret,
+    file: Option<TokenFile>,
     /// When it has to be renewed.
     until: Option<Instant>,
 }
 
 impl InjectedToken {
-    /// The variable of the child, and its value.
-    pub(super) fn variable(&self) -> (&str, &str) {
-        (&self.variable, &self.value)
+    /// The command with its variable. What the child prints of the token is not logged.
+    pub(super) fn give_to(&self, command: Command) -> Command {
+        let (name, token) = (&*self.variable, self.token.reveal());
+        command.env(name, &*self.value).hiding(name, token)
     }
 }
 
-impl Drop for InjectedToken {
+/// The file of a token, in the folder of this process.
+struct TokenFile {
+    path: PathBuf,
+    _folder: Arc<TokenFolder>,
+}
+
+impl Drop for TokenFile {
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
-            // It may be gone with its folder.
-            _ = fs::remove_file(file);
+        // It may be gone with its folder.
+        _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A folder that only we may read, with a lock that the kernel lets go of when this process
+/// ends, however it does. Folders of others whose lock is free are removed.
+struct TokenFolder {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// The folder of this process, while it has files.
+static FOLDER: Mutex<Weak<TokenFolder>> = Mutex::new(Weak::new());
+
+/// How the names of such folders begin.
+const FOLDERS: &str = "switchboard-tokens-";
+
+/// Whoever holds it lives.
+const LOCK: &str = "lock";
+
+impl Drop for TokenFolder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+impl TokenFolder {
+    /// That of this process.
+    fn open(base: &Path) -> io::Result<Arc<Self>> {
+        let mut current = lock(&FOLDER);
+        if let Some(folder) = current.upgrade() {
+            return Ok(folder);
+        }
+        Self::remove_stale(base);
+        let folder = Arc::new(Self::make(base)?);
+        *current = Arc::downgrade(&folder);
+        Ok(folder)
+    }
+
+    fn make(base: &Path) -> io::Result<Self> {
+        loop {
+            let path = base.join(format!("{FOLDERS}{}", random_name()?));
+            platform::make_private_folder(&path)?;
+            let name = path.join(LOCK);
+            let lock = platform::private_file().write(true).create_new(true).open(&name)?;
+            // Else another process has just taken it for one that was left behind.
+            if lock.try_lock().is_ok() && platform::is_at(&lock, &name)? {
+                return Ok(Self { path, _lock: lock });
+            }
+        }
+    }
+
+    /// Removes what processes have left that were killed.
+    fn remove_stale(base: &Path) {
+        for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+            let is_one = entry.file_name().to_str().is_some_and(|name| name.starts_with(FOLDERS));
+            let is_ours = || {
+                let about = fs::symlink_metadata(entry.path());
+                about.is_ok_and(|about| about.is_dir() && platform::is_only_ours(&about))
+            };
+            if !is_one || !is_ours() {
+                continue;
+            }
+            let held = File::open(entry.path().join(LOCK));
+            if held.is_ok_and(|held| held.try_lock().is_ok()) {
+                _ = fs::remove_dir_all(entry.path());
+            }
         }
     }
 }
@@ -63,17 +137,18 @@ impl Upstream {
     pub(super) async fn inject(&self) -> Result<Option<InjectedToken>, Failure> {
         let Some(how) = &self.server.details.inject else { return Ok(None) };
         let (token, until) = self.token().await?;
+        let secret = Secret::new(&*token);
         let (variable, value, file) = match how {
             TokenInjection::Env(name) => (name.clone(), token, None),
             TokenInjection::File(name) => {
-                let path = new_path(&self.server.details.environment)
-                    .and_then(|path| write(&path, &token).map(|()| path));
-                let path = path
+                let file = new_file(&self.server.details.environment)
+                    .and_then(|file| write(&file.path, &token).map(|()| file));
+                let file = file
                     .map_err(|error| Failure::NotStarted { source: FailureSource::new(error) })?;
-                (name.clone(), path.display().to_string(), Some(path))
+                (name.clone(), file.path.display().to_string(), Some(file))
             }
         };
-        Ok(Some(InjectedToken { variable, value, file, until }))
+        Ok(Some(InjectedToken { variable, value, token: secret, file, until }))
     }
 
     async fn token(&self) -> Result<(String, Option<Instant>), Failure> {
@@ -99,7 +174,7 @@ impl Upstream {
             let Some(file) = file else { break };
             until = match self.token().await {
                 Ok((token, next)) => {
-                    if let Err(error) = write(file, &token) {
+                    if let Err(error) = write(&file.path, &token) {
                         tracing::warn!(server = self.name, "its token cannot be written: {error}");
                     }
                     next.map(|next| next.max(now() + Duration::from_secs(1)))
@@ -110,8 +185,9 @@ impl Upstream {
         if file.is_some() {
             return pending().await;
         }
-        while !self.rest() {
-            self.until(|it| !it.is_used()).await;
+        // Clients that listen may do so for ever.
+        while !self.rest_from_listens() {
+            self.until(|it| !it.is_called()).await;
             tokio::task::yield_now().await;
         }
         // The pipe is told to end.
@@ -120,23 +196,65 @@ impl Upstream {
 }
 
 /// A file of our own, which nobody can guess.
-fn new_path(environment: &[(OsString, OsString)]) -> io::Result<PathBuf> {
-    let mut chance = [0_u8; 16];
-    getrandom::fill(&mut chance).map_err(io::Error::other)?;
-    let name = u128::from_be_bytes(chance);
+fn new_file(environment: &[(OsString, OsString)]) -> io::Result<TokenFile> {
     let set = |name: &str| environment.iter().find(|(it, _)| it == name).map(|(_, value)| value);
     let folder = ["XDG_RUNTIME_DIR", "TMPDIR", "TEMP"].into_iter().find_map(set);
     let folder = folder.map(PathBuf::from).filter(|folder| folder.is_dir());
     let folder = folder.unwrap_or_else(|| PathBuf::from("/tmp"));
-    Ok(folder.join(format!("switchboard-token-{name:032x}")))
+    let folder = TokenFolder::open(&folder)?;
+    Ok(TokenFile { path: folder.path.join(random_name()?), _folder: folder })
+}
+
+fn random_name() -> io::Result<String> {
+    let mut chance = [0_u8; 16];
+    getrandom::fill(&mut chance).map_err(io::Error::other)?;
+    Ok(format!("{:032x}", u128::from_be_bytes(chance)))
 }
 
 /// Writes beside and renames: whoever reads it finds the old token or the new one.
-fn write(path: &PathBuf, token: &str) -> io::Result<()> {
+fn write(path: &Path, token: &str) -> io::Result<()> {
     let beside = path.with_extension("new");
     _ = fs::remove_file(&beside);
     let mut file = platform::private_file().write(true).create_new(true).open(&beside)?;
     file.write_all(token.as_bytes())?;
     drop(file);
     fs::rename(&beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_has_left_is_removed() {
+        // wire: OU-13
+        let base = std::env::temp_dir().join(format!("inject-{}", random_name().unwrap()));
+        platform::make_private_folder(&base).unwrap();
+        let alive = TokenFolder::make(&base).unwrap();
+        let dead = base.join(format!("{FOLDERS}dead"));
+        platform::make_private_folder(&dead).unwrap();
+        fs::write(dead.join(LOCK), "").unwrap();
+        fs::write(dead.join("token"), "secret").unwrap();
+        TokenFolder::remove_stale(&base);
+        assert!(!dead.exists() && alive.path.exists());
+        let path = alive.path.clone();
+        drop(alive);
+        assert!(!path.exists(), "nothing is left");
+        fs::remove_dir(&base).unwrap();
+    }
+
+    #[test]
+    fn the_log_of_a_child_does_not_show_its_token() {
+        // wire: OU-13
+        let injected = InjectedToken {
+            variable: "TOKEN".to_owned(),
+            value: "/path".to_owned(),
+            token: Secret::new("s3cret"),
+            file: None,
+            until: None,
+        };
+        let command = injected.give_to(Command::new("x"));
+        assert_eq!(command.env, [("TOKEN".to_owned(), "/path".to_owned())]);
+        assert_eq!(command.secrets, [("TOKEN".to_owned(), "s3cret".to_owned())]);
+    }
 }

@@ -21,7 +21,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Notify;
 
-use super::inject::InjectedToken;
 use super::target::Piped;
 use super::{Core, Fallback, Strategy, Target, Transport, Upstream, add, http, sse, via};
 use crate::backend::PendingWork;
@@ -203,8 +202,8 @@ async fn run_child(up: &Arc<Upstream>, command: &Command) -> PipeEnd {
         Some(via) => command.clone().env(via::VARIABLE, &via.variable),
         None => command.clone(),
     };
-    let command = match injected.as_ref().map(InjectedToken::variable) {
-        Some((name, value)) => command.env(name, value),
+    let command = match &injected {
+        Some(injected) => injected.give_to(command),
         None => command,
     };
     let mut child = match command.spawn(&up.server.details.environment) {

@@ -66,17 +66,23 @@ impl Drop for Tenant {
 impl Upstream {
     /// It is for them alone, until its end.
     pub(crate) fn let_to(&self, tenant: Tenant) {
-        _ = self.tenant.set(tenant);
+        *lock(&self.tenant) = Some(tenant);
+    }
+
+    /// It takes the place of `old`, and is for the same user from here on.
+    pub(crate) fn inherit(&self, old: &Self) {
+        let tenant = lock(&old.tenant).take();
+        *lock(&self.tenant) = tenant;
     }
 
     /// Whether it is for the user of this name.
     pub(crate) fn is_of(&self, name: &str) -> bool {
-        self.tenant.get().is_some_and(|tenant| tenant.who.name() == name)
+        lock(&self.tenant).as_ref().is_some_and(|tenant| tenant.who.name() == name)
     }
 
     /// Whether it is for a user whose key was removed.
     pub(crate) fn is_orphaned(&self) -> bool {
-        self.tenant.get().is_some_and(|tenant| !tenant.who.is_known())
+        lock(&self.tenant).as_ref().is_some_and(|tenant| !tenant.who.is_known())
     }
 }
 

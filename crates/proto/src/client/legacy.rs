@@ -41,7 +41,7 @@ pub struct LegacyClientHalf<T> {
     sharing: Sharing,
     phase: GreetingPhase,
     /// The client's `initialize`, and what the server answered to it.
-    hello: Option<Message>,
+    pub(super) hello: Option<Message>,
     pub(super) welcome: Option<Message>,
     /// Clients that wait for somebody else's `initialize` to be answered.
     pub(super) greeters: Vec<T>,

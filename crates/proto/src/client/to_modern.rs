@@ -318,6 +318,11 @@ impl<T: Ticket> ToModern<T> {
         let waiting = self.greeters.len() + self.listening.subscribers.len();
         self.calls.len() + waiting + native
     }
+
+    /// How many of them only wait to hear of changes.
+    pub(super) fn listeners(&self) -> usize {
+        self.listening.subscribers.len()
+    }
 }
 
 // Answers of the server in the words of a legacy client.

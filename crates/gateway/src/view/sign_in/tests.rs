@@ -11,6 +11,8 @@ use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::upstream::{Strategy, Target};
 use switchboard_proto::auth::{Secret, TokenRecord};
+use switchboard_proto::exchange::{Carrier, Exchange};
+use switchboard_proto::limits::Limits;
 use tokio::time::Instant;
 
 use super::*;
@@ -20,7 +22,7 @@ use crate::config::AccountOwner;
 use crate::fleet::FleetOptions;
 use crate::gateway::Place;
 use crate::plan::Plan;
-use crate::policy::Access;
+use crate::policy::{Access, Grant};
 
 /// A gateway with two users and one server, which each of them has to sign in to.
 struct UserWorld {
@@ -201,4 +203,39 @@ async fn a_client_is_asked_again_after_25_s_until_its_user_is_done() {
     let answer = call_sign_in(&site, again).await;
     assert_eq!(answer["result"]["isError"], false, "{answer}");
     assert!(began.elapsed() < moment, "at once");
+}
+
+#[tokio::test]
+async fn a_call_goes_the_way_of_any_other_after_the_sign_in() {
+    // wire: OU-5
+    let world = UserWorld::new();
+    world.sign_in("").await;
+    let backend: Arc<Views> = Arc::clone(&world.all);
+    let limits = Limits::default();
+    let client = ClientConnection::new(Era::Modern, Carrier::Http, backend, &limits, false);
+    let front = world.all.make_front(&Grant::default(), None);
+    let running = world.fleet.running("it").unwrap();
+    let call = Call::new(Arc::<ClientConnection>::clone(&client), Exchange(1));
+    // A state that nobody has sealed is not sent on.
+    let params = br#"{"name":"whoami","requestState":"no seal"}"#;
+    let message = Message::request(&1.into(), method::CALL_TOOL, Some(params));
+    let request = FrontRequest { client, call: call.clone(), message, header_params: None };
+    let recovery = front.recovery(&request, &running, AnswerChange::NewTask).unwrap();
+    recovery.go_on(call.clone()).await;
+    assert_eq!(call.server().as_deref(), Some("it"), "its answer is changed for the client");
+    assert!(call.is_over(), "it was refused");
+}
+
+#[tokio::test]
+async fn a_link_to_what_a_server_was_before_is_dropped() {
+    // wire: OU-2
+    let world = UserWorld::new();
+    let plan = world.plan();
+    let old = world.connector.link(&plan, "ada", None).unwrap();
+    assert_eq!(world.connector.link(&plan, "ada", None).unwrap().id, old.id);
+    let mut moved = ServerPlan::clone(&plan);
+    moved.oauth.account_name = Some("other".to_owned());
+    let new = world.connector.link(&Arc::new(moved), "bob", None).unwrap();
+    let again = world.connector.link(&plan, "ada", None).unwrap();
+    assert!(again.id != old.id && again.id != new.id);
 }

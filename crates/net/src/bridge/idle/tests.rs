@@ -1,20 +1,27 @@
 //! Who makes room for whom.
 
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use switchboard_proto::exchange::{Carrier, Exchange};
-use switchboard_proto::failure::Failure;
+use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
+use switchboard_proto::method;
 use switchboard_proto::revision::Era;
+
+use std::sync::Mutex;
 
 use super::*;
 use crate::access::Who;
+use crate::backend::Backend as _;
 use crate::bridge::{Children, PassedOn};
-use crate::call::ReplySink;
+use crate::call::{Call, ReplySink};
 use crate::connection::ClientConnection;
 use crate::stdio::child::Command;
 use crate::upstream::{
-    Credential, CredentialRefusal, CredentialUser, Eras, Fetching, ServerTarget, TokenInjection,
+    AnswerWaiter, Credential, CredentialRefusal, CredentialUser, Eras, Fetching, ServerTarget,
+    TokenInjection,
 };
 
 /// A server that is never reached, and one face for whom it is in use.
@@ -169,4 +176,70 @@ async fn users_with_accounts_share_no_connection() {
         assert_eq!(lock(&bridge.state).connections.len(), 1, "{children:?}");
         bridge.close().await;
     }
+}
+
+/// Everybody has this token.
+struct OneToken(Mutex<&'static str>);
+
+impl Credential for OneToken {
+    fn passes(&self) -> &[HeaderName] {
+        &[]
+    }
+
+    fn has_accounts(&self) -> bool {
+        true
+    }
+
+    fn headers<'c>(
+        &'c self,
+        _: CredentialUser<'c>,
+        _: Option<&'c CredentialRefusal>,
+    ) -> Fetching<'c> {
+        let token = HeaderValue::from_str(&format!("Bearer {}", lock(&self.0)));
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, token.expect("a word"))]);
+        Box::pin(std::future::ready(Ok(Some(headers.into()))))
+    }
+}
+
+/// Says which token it was given; does not answer what is slow.
+const TELLS_TOKEN: &str = r#"exec sed -u -e '/slow/d' -e '/listen/d' -e \
+    's/.*"id":\([0-9]*\).*/{"jsonrpc":"2.0","id":\1,"result":{"token":"'$TOKEN'"}}/'"#;
+
+#[tokio::test]
+async fn a_user_with_another_account_uses_no_process_of_the_old_one() {
+    // wire: OU-9, OU-13
+    let credential = Arc::new(OneToken(Mutex::new("one")));
+    let command = Command::new("sh").args(["-c", TELLS_TOKEN]);
+    let path = std::env::vars_os().filter(|(name, _)| name == "PATH").collect();
+    let server = ServerTarget::command(command, path).speaking(Era::Modern);
+    let shown: Arc<OneToken> = Arc::clone(&credential);
+    let server = server.injecting(shown, TokenInjection::Env("TOKEN".to_owned()));
+    let bridge = Bridge::new(server, Children::PerUser, Arc::default());
+    let backend: Arc<Bridge> = Arc::clone(&bridge);
+    let ada = ClientConnection::new(Era::Modern, Carrier::Http, backend, &Limits::default(), false);
+    ada.speak_for(&Who::new("ada"));
+    let open = |exchange: u64, method: &str| {
+        let (waiter, answer) = AnswerWaiter::standing_in_for(&ada);
+        let call = Call::new(waiter, Exchange(exchange));
+        let request = Message::request(&1.into(), method, Some(b"{}"));
+        bridge.open(&ada, &call, request, None).detach();
+        (call, answer)
+    };
+    let token = async |exchange| match open(exchange, "x").1.await {
+        Ok(Outcome::Answered(answer)) => answer.text().clone(),
+        other => panic!("{other:?}"),
+    };
+    let has = |text: Bytes, token: &[u8]| text.windows(token.len()).any(|it| it == token);
+    let (_listen, _) = open(1, method::LISTEN);
+    assert!(has(token(2).await, b"\"one\""));
+    *lock(&credential.0) = "two";
+    bridge.evict_user("ada");
+    assert!(has(token(3).await, b"\"two\""), "whoever listens does not keep it");
+    let (slow, _) = open(4, "slow");
+    *lock(&credential.0) = "three";
+    bridge.evict_user("ada");
+    assert!(has(token(5).await, b"\"three\""));
+    assert!(!slow.is_over(), "it is answered by the process that it was made to");
+    bridge.close().await;
+    assert!(slow.is_over());
 }

@@ -85,6 +85,8 @@ pub struct Command {
     pub pass_environment: bool,
     /// What log lines and errors call it.
     pub name: String,
+    /// What the log shows by name, where the child prints it.
+    pub(crate) secrets: Vec<(String, String)>,
 }
 
 impl Command {
@@ -93,8 +95,8 @@ impl Command {
         let program = program.into();
         let name = Path::new(&program).file_name().unwrap_or(OsStr::new(&program));
         let name = name.to_string_lossy().into_owned();
-        let (args, env) = (Vec::new(), Vec::new());
-        Self { program, args, env, cwd: None, pass_environment: false, name }
+        let (args, env, secrets) = (Vec::new(), Vec::new(), Vec::new());
+        Self { program, args, env, cwd: None, pass_environment: false, name, secrets }
     }
 
     /// Reads a line such as `TOKEN=x npx -y 'my server'`; leading assignments
@@ -130,6 +132,14 @@ impl Command {
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Has the log show this value by its name.
+    #[must_use]
+    pub(crate) fn hiding(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let (name, value) = (name.into(), value.into());
+        self.secrets.extend((!value.is_empty()).then_some((name, value)));
         self
     }
 

@@ -17,11 +17,15 @@ use crate::drive::{Throttle, TooMuch};
 pub(super) async fn drain(
     mut errors: impl AsyncRead + Unpin,
     name: String,
+    secrets: Vec<(String, String)>,
     tail: std::sync::Arc<Tail>,
 ) {
     let mut lines = LineCutter::default();
     let (mut throttle, mut lost) = (Throttle::default(), 0_u64);
-    let mut say = |line: String| {
+    let mut say = |mut line: String| {
+        for (name, value) in &secrets {
+            line = line.replace(value, &format!("${{{name}}}"));
+        }
         let passed = throttle.pass(EACH, now());
         lost += u64::from(passed.is_err());
         match passed {
@@ -156,6 +160,16 @@ mod tests {
     fn lines_are_found_however_the_bytes_are_split() {
         assert_eq!(lines_of(&[b"a\r\n\nb", b"", b"c\nd"]), ["a", "bc", "d"]);
         assert_eq!(lines_of(&[b"bad \xff byte\n"]), ["bad \u{fffd} byte"]);
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_shown_by_its_name() {
+        // wire: OU-13
+        let tail = std::sync::Arc::<Tail>::default();
+        let secrets = vec![("TOKEN".to_owned(), "s3cret".to_owned())];
+        let said = &b"I have s3cret\n"[..];
+        drain(said, String::new(), secrets, std::sync::Arc::clone(&tail)).await;
+        assert_eq!(tail.lines(), ["I have ${TOKEN}"]);
     }
 
     #[test]

@@ -139,4 +139,9 @@ impl<T: Ticket> ToLegacy<T> {
         let native = native.filter(|ticket| ticket.counts()).count();
         self.calls.len() + self.listens.len() + greeters + native
     }
+
+    /// How many of them only wait to hear of changes.
+    pub(crate) fn listeners(&self) -> usize {
+        self.listens.len()
+    }
 }
