@@ -29,7 +29,7 @@ use switchboard_net::connection::ClientConnection;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::page::{LivePage, PageReply, PageVisit};
 use switchboard_net::http::site::SitePage;
-use switchboard_proto::auth::{AuthError, Challenge, GrantType, OauthSettings, Secret};
+use switchboard_proto::auth::{Challenge, GrantType, OauthSettings, Secret};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use tokio::sync::{Notify, oneshot, watch};
@@ -110,8 +110,14 @@ struct ConnectFlow {
     browser: String,
     desk: CallbackDesk,
     began: Instant,
+    /// The link that it began with.
+    id: String,
+    ended: watch::Receiver<Option<FlowEnd>>,
     _task: OwnedTask,
 }
+
+/// What came of a sign-in.
+type FlowEnd = Result<(), String>;
 
 /// Somebody who opened the link of a user with an access token.
 struct IssuerVisitor {
@@ -287,14 +293,14 @@ impl UserConnector {
         let authorizer = authorizer.ok_or("the server has no account to sign in to")?;
         let authorizer = authorizer.coming_back_to(page);
         let challenge = self.accounts.challenge(&server, &principal);
-        let failed: Arc<Mutex<Option<AuthError>>> = Arc::default();
+        let (end, ended) = watch::channel(None);
         let run = FlowRun {
             connector: Weak::clone(&self.this),
             server: Arc::clone(&server),
             principal: principal.clone(),
             id: id.to_owned(),
             told,
-            failed: Arc::clone(&failed),
+            end,
         };
         let flow = ConnectFlow {
             server: server.name.clone(),
@@ -302,16 +308,17 @@ impl UserConnector {
             browser: browser.to_owned(),
             desk,
             began: Instant::now(),
+            id: id.to_owned(),
+            ended: ended.clone(),
             _task: OwnedTask::spawn(run.sign_in(authorizer, challenge)),
         };
         lock(&self.state).replace_flow(flow);
-        match tokio::time::timeout(BEGINNING, shown).await {
-            Ok(Ok(url)) => Ok(url),
-            _ => Err(match lock(&failed).take() {
-                Some(error) => error.to_string(),
-                None => "it takes too long to find out where to sign in".to_owned(),
-            }),
+        if let Ok(Ok(url)) = tokio::time::timeout(BEGINNING, shown).await {
+            return Ok(url);
         }
+        lock(&self.state).flows.retain(|flow| flow.id != id);
+        let why = ended.borrow().clone().and_then(Result::err);
+        Err(why.unwrap_or_else(|| "it takes too long to find out where to sign in".to_owned()))
     }
 
     /// The issuer that a user with an access token shows who they are at; none for users
@@ -456,20 +463,27 @@ struct FlowRun {
     principal: String,
     id: String,
     told: Vec<Weak<ClientConnection>>,
-    failed: Arc<Mutex<Option<AuthError>>>,
+    end: watch::Sender<Option<FlowEnd>>,
 }
 
 impl FlowRun {
     async fn sign_in(self, authorizer: Authorizer, challenge: Option<Challenge>) {
         let ended = authorizer.sign_in(challenge).await;
         let (server, user) = (&*self.server.name, &*self.principal);
-        if let Err(error) = ended {
-            tracing::info!(server, user, "the user is not connected: {error}");
-            *lock(&self.failed) = Some(error);
-            return;
-        }
-        tracing::info!(server, user, "the user is connected");
         let Some(connector) = self.connector.upgrade() else { return };
+        match &ended {
+            Err(error) => tracing::info!(server, user, "the user is not connected: {error}"),
+            Ok(_) => self.tell(&connector),
+        }
+        self.end.send_replace(Some(ended.map(drop).map_err(|error| error.to_string())));
+        // It waits for nothing any more, and takes no place from others.
+        lock(&connector.state).flows.retain(|flow| flow.id != self.id);
+    }
+
+    /// Everybody hears that the user is connected.
+    fn tell(&self, connector: &UserConnector) {
+        let (server, user) = (&*self.server.name, &*self.principal);
+        tracing::info!(server, user, "the user is connected");
         connector.accounts.forget_challenge(&self.server, user);
         connector.done.send_modify(|done| *done += 1);
         if let Some(fleet) = connector.fleet.get().and_then(Weak::upgrade) {

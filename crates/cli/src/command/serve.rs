@@ -88,7 +88,7 @@ async fn serve(
     args: &GatewayArgs,
     gateway: &Arc<Gateway>,
     connector: Option<Arc<UserConnector>>,
-    follow: Follow,
+    mut follow: Follow,
     stop: StopSignal,
 ) -> CommandResult {
     let (plan, web) = (gateway.plan(), WebArgs::default());
@@ -114,9 +114,8 @@ async fn serve(
     let authenticator = Some(Arc::clone(gateway.authenticator()));
     let around = Around { pages, authenticator, bounds: plan.bounds };
     let (web, mut sites) = Web::bind(around, limits, port, &serve_args, &web).await?;
-    if let Some(connector) = connector {
-        connector.set_base(base_url(&plan, web.address()));
-    }
+    follow.found_at = connector.map(|connector| (connector, web.address()));
+    follow.set_base(&plan);
     sites.show(places);
     let _following = follow.run(Some(sites));
     web.serve(stop).await;
@@ -329,6 +328,8 @@ struct Follow {
     gateway: Arc<Gateway>,
     watch: Watch,
     loaded: watch::Sender<Loaded>,
+    /// Who must know where people find us, and where we listen.
+    found_at: Option<(Arc<UserConnector>, SocketAddr)>,
 }
 
 /// Which configuration is in force, for the page `/status`.
@@ -358,7 +359,15 @@ impl Follow {
         let (plan, loaded) = (gateway.plan(), watch::Sender::new(loaded));
         let (exposed, has_facade) = (exposed_host(args, &plan), has_facade(&plan));
         let args = GatewayArgs { host: Some(host(args, &plan)), ..args.clone() };
-        Ok(Self { args, exposed, has_facade, gateway: Arc::clone(gateway), watch, loaded })
+        let gateway = Arc::clone(gateway);
+        Ok(Self { args, exposed, has_facade, gateway, watch, loaded, found_at: None })
+    }
+
+    /// Tells where people find us, by this plan.
+    fn set_base(&self, plan: &Plan) {
+        if let Some((connector, address)) = &self.found_at {
+            connector.set_base(base_url(plan, *address));
+        }
     }
 
     /// Follows until what it returns is dropped; `sites` is what is served over HTTP.
@@ -395,6 +404,7 @@ impl Follow {
         let applied = checked.and_then(|()| Ok(self.gateway.apply(reading.plan)?));
         match applied {
             Ok(changes) => {
+                self.set_base(&self.gateway.plan());
                 if let Some(sites) = sites {
                     let plan = self.gateway.plan();
                     if let Err(failure) = sites.adjust(&serve_args(&self.args, &plan), &plan.bounds)

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{COOKIE, SET_COOKIE};
@@ -13,10 +14,11 @@ use serde_json::json;
 use switchboard_net::auth::callback::CallbackVerdict;
 use switchboard_net::http::page::{PageVisit, escape, html, leave_page};
 use switchboard_net::upstream::Target;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
-    CALLBACK_PATH, CONNECT_PATH, ConnectLink, DOCUMENT_PATH, IssuerVisitor, Refused, UserConnector,
+    CALLBACK_PATH, CONNECT_PATH, ConnectLink, DOCUMENT_PATH, FlowEnd, IssuerVisitor, Refused, UserConnector,
     random_id, unhex,
 };
 use crate::facade::{document, nothing};
@@ -228,15 +230,11 @@ impl UserConnector {
             let mut state = lock(&self.state);
             state.forget_old(Instant::now());
             let own = state.flows.iter().filter(|flow| flow.browser == browser);
-            own.map(|flow| flow.desk.clone()).collect()
+            own.map(|flow| (flow.desk.clone(), flow.ended.clone())).collect()
         };
-        for desk in desks {
+        for (desk, ended) in desks {
             match desk.hand_in(&visit.query).await {
-                Some(CallbackVerdict::Accepted) => {
-                    let text = "<p>Go back to your program, and call the server again. \
-                                You can close this page.</p>";
-                    return html(StatusCode::OK, "You are signed in", text);
-                }
+                Some(CallbackVerdict::Accepted) => return page_of_end(ended).await,
                 Some(CallbackVerdict::Refused) => {
                     let text = "<p>Nothing was connected. You can close this page.</p>";
                     return html(StatusCode::OK, "You are not signed in", text);
@@ -264,6 +262,32 @@ impl UserConnector {
             "token_endpoint_auth_methods_supported": ["none"],
         }))
     }
+}
+
+/// How long a page waits for the token.
+const EXCHANGING: Duration = Duration::from_secs(20);
+
+/// What came of a sign-in, once it is known.
+pub(super) async fn page_of_end(mut ended: watch::Receiver<Option<FlowEnd>>) -> Response<Bytes> {
+    let waiting = ended.wait_for(Option::is_some);
+    let end = match tokio::time::timeout(EXCHANGING, waiting).await {
+        Ok(Ok(end)) => end.clone(),
+        Ok(Err(_)) => Some(Err("Another sign-in has begun meanwhile.".to_owned())),
+        Err(_) => None,
+    };
+    let (title, why) = match &end {
+        Some(Ok(())) => ("You are signed in", ""),
+        Some(Err(why)) => ("You are not signed in", &**why),
+        None => {
+            ("The sign-in takes long", "The server has not said yet whether you are signed in.")
+        }
+    };
+    let text = format!(
+        "<p>{}</p><p>Go back to your program, and call the server again. You can close this \
+         page.</p>",
+        escape(why)
+    );
+    html(StatusCode::OK, title, &text)
 }
 
 /// Names and values, as HTML.

@@ -112,7 +112,7 @@ async fn a_link_is_for_its_user_alone_and_once() {
     // The server cannot be reached, so the sign-in ends there. The link is used up all the same.
     let begun = desk.send_key(&id, ADA).await;
     assert_eq!(begun.status(), 502, "{}", text(&begun));
-    assert_eq!(desk.flows(), [("it".to_owned(), "ada".to_owned())]);
+    assert_eq!(desk.flows(), [], "it takes no place any more");
     assert_eq!(desk.send_key(&id, ADA).await.status(), 404, "a second time");
 }
 
@@ -273,4 +273,17 @@ fn the_facade_lends_its_client_id_to_its_own_issuer() {
     let own = IssuerRule { client_id: Some("own".to_owned()), ..plain };
     let named = Some(("own".to_owned(), None));
     assert_eq!(client(&own, &facade("corp")), named, "no secret of another client");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_page_says_what_came_of_the_sign_in() {
+    // wire: OU-4
+    let page = async |end| {
+        let (_tell, ended) = watch::channel(end);
+        text(&pages::page_of_end(ended).await)
+    };
+    assert!(page(Some(Ok(()))).await.contains("You are signed in"));
+    let refused = page(Some(Err("<no>".to_owned()))).await;
+    assert!(refused.contains("You are not signed in") && refused.contains("&lt;no&gt;"));
+    assert!(page(None).await.contains("takes long"));
 }
