@@ -234,7 +234,7 @@ impl fmt::Debug for Command {
             .field("env", &variables)
             .field("cwd", &self.cwd)
             .field("pass_environment", &self.pass_environment)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
