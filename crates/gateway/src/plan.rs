@@ -68,13 +68,11 @@ impl Plan {
             gateways.iter().any(|gateway| !gateway.keys.is_empty() || gateway.oauth.is_some());
         let mut seen = BTreeSet::new();
         for entry in wanted().filter(|entry| seen.insert(&entry.plan.name)) {
-            match wrong_account(entry).filter(|_| has_users) {
-                Some(problem) => problems.push(problem),
-                None => {
-                    let server = entry.with_defaults(&defaults);
-                    plan.servers.insert(entry.plan.name.clone(), server);
-                }
+            if let Some(problem) = wrong_account(entry).filter(|_| has_users) {
+                problems.push(problem);
+                continue;
             }
+            plan.servers.insert(entry.plan.name.clone(), entry.with_defaults(&defaults));
         }
         for gateway in &gateways {
             plan.fill_in(gateway);
@@ -122,9 +120,8 @@ impl Plan {
                 }
                 _ if !has_users || !takes_person || is_shared => AccountOwner::Operator,
                 Some(true) if sign_in == PersonSignIn::InBrowser => AccountOwner::EachUser,
-                Some(true) => AccountOwner::Unsaid,
                 Some(false) => AccountOwner::Operator,
-                None => AccountOwner::Unsaid,
+                Some(true) | None => AccountOwner::Unsaid,
             };
             if oauth.inject.is_some() && oauth.owner == AccountOwner::EachUser {
                 server.process = Children::PerUser;
