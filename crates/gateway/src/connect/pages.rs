@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
-    CALLBACK_PATH, CONNECT_PATH, ConnectLink, DOCUMENT_PATH, FlowEnd, IssuerVisitor, Refused, UserConnector,
-    random_id, unhex,
+    CALLBACK_PATH, CONNECT_PATH, ConnectLink, DOCUMENT_PATH, FlowEnd, IssuerVisitor, Refused,
+    UserConnector, random_id, unhex,
 };
 use crate::facade::{document, nothing};
 use crate::plan::ServerPlan;
