@@ -322,7 +322,8 @@ check_oauth() {
     target=$(target_directory)
     node --test peers/oauth/*.test.mjs
     build
-    node peers/oauth/run.mjs --partial --switchboard "$target/debug/switchboard" "$@"
+    node peers/oauth/run.mjs --switchboard "$target/debug/switchboard" "$@"
+    node peers/oauth/run.mjs --switchboard "$target/debug/switchboard" --authority facade --only 'at the gateway'
     check_oauth_conformance
 }
 

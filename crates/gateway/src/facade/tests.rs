@@ -333,7 +333,7 @@ async fn the_page_tells_who_asks_and_no_name_becomes_markup() {
     assert!(page.text.contains("Any program there can claim this"), "{}", page.text);
 }
 
-// wire: OS-4, OS-5, OA-18
+// wire: OS-4, OS-5, OA-18, AUTH-34
 #[tokio::test]
 async fn nobody_is_sent_on_without_saying_yes_in_this_browser() {
     let bed = Bed::start().await;

@@ -412,7 +412,7 @@ async fn a_renewal_that_fails_for_a_while_is_the_error_and_opens_no_page() {
     assert!(!never.lacks_person());
 }
 
-// wire: OT-6
+// wire: OT-6, OC-43
 #[tokio::test]
 async fn a_person_and_each_client_have_tokens_of_their_own_at_one_server() {
     let world = AuthWorld::start().await;
