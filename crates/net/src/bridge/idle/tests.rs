@@ -130,33 +130,15 @@ async fn where_all_places_are_taken_whoever_has_most_gives_one() {
     assert!(!crowd.is_there(&rays));
 }
 
-/// Each user has an account of their own.
-struct OneEach;
-
-impl Credential for OneEach {
-    fn passes(&self) -> &[HeaderName] {
-        &[]
-    }
-
-    fn has_accounts(&self) -> bool {
-        true
-    }
-
-    fn headers<'c>(
-        &'c self,
-        _: CredentialUser<'c>,
-        _: Option<&'c CredentialRefusal>,
-    ) -> Fetching<'c> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-}
-
 #[tokio::test]
 async fn users_with_accounts_share_no_connection() {
     // wire: OU-1
     for children in [Children::Shared, Children::PerUser, Children::PerSession, Children::Pool(2)] {
         let server = ServerTarget::command(Command::new("true"), Vec::new());
-        let server = server.injecting(Arc::new(OneEach), TokenInjection::Env("TOKEN".to_owned()));
+        let server = server.injecting(
+            Arc::new(OneToken(Mutex::new("a"))),
+            TokenInjection::Env("TOKEN".to_owned()),
+        );
         let bridge = Bridge::new(server, children, Arc::default());
         assert!(!bridge.is_common(), "{children:?}");
         bridge.fill_pool();
