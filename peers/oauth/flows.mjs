@@ -1,6 +1,6 @@
 // The flows that the binary has to pass against the provider: each is a function with a bed of its own.
 // `oauth` blocks are those of the configuration file; `switchboard.configured` writes it. The rules that a flow shows are
-// named above it; once it is built, `rules:` becomes `wire:`, which is what docs/wire-coverage.md is made from.
+// named above it, after `wire:`: docs/wire-coverage.md is made from that.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
