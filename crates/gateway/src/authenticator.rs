@@ -17,7 +17,6 @@
 //! Users with access tokens are not in the plan. `token_user.rs` has them while they are here.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
@@ -26,6 +25,7 @@ use std::time::Instant;
 use http::{HeaderMap, HeaderValue};
 use switchboard_net::access::{AuthAnswer, AuthDenial, Authenticate, EntryRequest, Standing, Who};
 use switchboard_net::http::fetch::Fetch;
+use switchboard_proto::Table;
 use switchboard_proto::refusal::Refusal;
 
 use crate::gateway::Place;
@@ -66,7 +66,7 @@ struct KeyTable {
     /// Counts the tables.
     edition: u64,
     access: Access,
-    users: HashMap<Arc<str>, Arc<Usage>>,
+    users: Table<Arc<str>, Arc<Usage>>,
 }
 
 /// The sessions of all users together.

@@ -11,7 +11,7 @@
 //! grant has; where a server tells people apart, one for each person. So no list, no
 //! error, no instruction and no count shows a principal what only another may see.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use http::HeaderName;
@@ -25,6 +25,7 @@ use switchboard_net::connection::ClientConnection;
 use switchboard_net::parked_calls::Sealer;
 use switchboard_net::roster::Roster;
 use switchboard_net::upstream::{self, Through};
+use switchboard_proto::Table;
 use switchboard_proto::exchange::{Ask, HeaderParams};
 use switchboard_proto::failure::{Failure, Outcome, Words};
 use switchboard_proto::jsonrpc::{Id, Member, Message};
@@ -336,7 +337,7 @@ pub(crate) struct Front {
     catalog: RwLock<(Edition, Arc<Catalog>)>,
     /// Held while the next catalog is made.
     making: Mutex<()>,
-    sessions: Mutex<HashMap<u64, Arc<ClientSession>>>,
+    sessions: Mutex<Table<u64, Arc<ClientSession>>>,
     listens: OpenListens,
     /// Calls of which it could not be told whose they are.
     #[cfg(test)]

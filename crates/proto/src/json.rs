@@ -351,7 +351,8 @@ pub fn unescape(body: &[u8]) -> Cow<'_, str> {
 /// The same; none where half a surrogate pair stands for no character at all.
 pub fn try_unescape(body: &[u8]) -> Option<Cow<'_, str>> {
     if !body.contains(&b'\\') {
-        return Some(String::from_utf8_lossy(body));
+        let text = std::str::from_utf8(body).map(Cow::Borrowed);
+        return Some(text.unwrap_or_else(|_| String::from_utf8_lossy(body)));
     }
     let quoted = [b"\"", body, b"\""].concat();
     serde_json::from_slice(&quoted).ok().map(Cow::Owned)

@@ -635,7 +635,13 @@ impl Members {
         let found = FoundMember { member, start: place(start), end: place(end) };
         match self.found.iter_mut().find(|it| it.member == member) {
             Some(before) => *before = found,
-            None => self.found.push(found),
+            None => {
+                if self.found.capacity() == 0 {
+                    // Room for all that most messages have.
+                    self.found.reserve(8);
+                }
+                self.found.push(found);
+            }
         }
     }
 

@@ -1,12 +1,12 @@
 //! The users that access tokens stand for. They are in no file: they are there while a token
 //! of theirs counts, and are forgotten when the last one is over.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Duration;
 
 use switchboard_net::OwnedTask;
+use switchboard_proto::Table;
 use switchboard_proto::auth::Secret;
 use switchboard_proto::auth::claims::LEEWAY;
 use tokio::sync::Notify;
@@ -60,7 +60,7 @@ pub(crate) struct SubjectToken {
 /// All users with tokens, by name.
 #[derive(Default)]
 pub(super) struct TokenUsers {
-    users: RwLock<HashMap<Arc<str>, Arc<Usage>>>,
+    users: RwLock<Table<Arc<str>, Arc<Usage>>>,
     /// The task that ends what belongs to users whose tokens are over.
     sweeping: Mutex<Option<OwnedTask>>,
     /// Whether their newest tokens are kept: some server is shown what they are exchanged for.

@@ -16,6 +16,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use switchboard_proto::Table;
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::method;
@@ -23,8 +24,8 @@ use switchboard_proto::refusal::Refusal;
 use tokio::sync::watch;
 
 use super::{Bridge, Opening};
-use crate::connection::{lock, now};
-use crate::drive::OwnedTask;
+use crate::connection::lock;
+use crate::drive::{OwnedTask, now};
 use crate::roster::{ServerPhase, ServerState};
 
 /// The queue of a bridge, and what is under way at it.
@@ -311,7 +312,7 @@ pub(super) struct AdmissionQueue<W> {
     /// What the supervisor of the server has published last.
     state: ServerState,
     /// Those that have a turn, and whose they are.
-    open: HashMap<CallKey, u64>,
+    open: Table<CallKey, u64>,
     waiting: VecDeque<Waiter<W>>,
     /// When something last came by.
     used: Instant,
@@ -350,7 +351,7 @@ enum Decision<W> {
 
 impl<W> AdmissionQueue<W> {
     fn new(most: usize, patience: Duration, now: Instant) -> Self {
-        let (open, waiting) = (HashMap::new(), VecDeque::new());
+        let (open, waiting) = (Table::default(), VecDeque::new());
         let (name, state) = (Arc::from(""), ServerState::new(ServerPhase::Starting));
         Self { most, patience, name, state, open, waiting, used: now }
     }
