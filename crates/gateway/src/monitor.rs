@@ -9,7 +9,6 @@
 //! promised to keep them. What it keeps is bounded.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -18,6 +17,7 @@ use serde_json::Value;
 use switchboard_net::call::{Call, CallObserver};
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::upstream::Target;
+use switchboard_proto::Table;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::trace::{PARENT, Parent, STATE, members, with};
@@ -172,7 +172,7 @@ impl CallMonitor {
             target: None,
             server: only.cloned(),
             id: request.id().cloned(),
-            since: Instant::now(),
+            since: switchboard_net::now(),
             at: SystemTime::now(),
             trace: parent.map_or_else(|| self.ids.trace(), |parent| parent.trace),
             parent: parent.map(|parent| parent.span),
@@ -216,7 +216,10 @@ impl CallObserver for ObservedCall {
             Some(answer) if is_tool && answer.is_tool_error() => CallResult::ToolError,
             Some(_) => CallResult::Ok,
         };
-        let (code, took) = (answer.and_then(Message::error_code), self.since.elapsed());
+        let (code, took) = (
+            answer.and_then(Message::error_code),
+            switchboard_net::now().saturating_duration_since(self.since),
+        );
         let end = CallEnd { outcome, code, took };
         let CallMonitor { counts, recent, .. } = &*self.monitor;
         counts.request(&self.method, outcome, took);
@@ -497,7 +500,7 @@ struct ToolCounts {
     other: Series,
 }
 
-type SeriesTable<V> = RwLock<HashMap<Arc<str>, Arc<V>>>;
+type SeriesTable<V> = RwLock<Table<Arc<str>, Arc<V>>>;
 
 /// All that is counted.
 #[derive(Debug, Default)]

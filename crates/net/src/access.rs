@@ -52,7 +52,7 @@ use switchboard_proto::jsonrpc::{Incoming, Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 
-use crate::connection::now;
+use crate::drive::now;
 use crate::http::Body;
 use crate::http::listen::ClientPeer;
 use crate::http::site::{nothing_at, plain};

@@ -47,7 +47,7 @@ use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
 use switchboard_proto::method::{self, meta};
 use switchboard_proto::revision::{Era, Revision, era_of};
 
-use crate::connection::now;
+use crate::drive::now;
 use crate::upstream::{Eras, ServerTarget, Strategy, Target, ViaBridge, asked};
 use connection::ServerConnection;
 

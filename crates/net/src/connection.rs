@@ -32,6 +32,7 @@ use switchboard_proto::server::{Frame, ServerHalf};
 use crate::access::{Turns, Who};
 use crate::backend::{Backend, PendingWork};
 use crate::call::{Asker, Call, ReplySink};
+use crate::drive::now;
 use crate::http::body::Charge;
 use crate::parked_calls::Parking;
 
@@ -120,11 +121,6 @@ pub(crate) fn wait(waker: &mut Option<Waker>, cx: &Context<'_>) {
 /// A number that nobody else has who is told things by servers.
 pub(crate) fn next_number() -> u64 {
     CONNECTIONS.fetch_add(1, Ordering::Relaxed)
-}
-
-/// The clock of the shells: tokio's, so that tests can pause it.
-pub(crate) fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }
 
 /// A step that only a modern half has.

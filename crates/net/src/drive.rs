@@ -1,10 +1,53 @@
-//! Waiting: for the first of two things, for the time to stop, and for the end of a grace
-//! period. And how much may come in what time.
+//! The time, and waiting: for the first of two things, for the time to stop, for a part of a task, and for
+//! the end of a grace period. And how much may come in what time.
 
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+
+thread_local! {
+    /// The time of the poll that is going on in this thread.
+    static POLL_TIME: Cell<PollTime> = const { Cell::new(PollTime::NoPoll) };
+}
+
+#[derive(Clone, Copy)]
+enum PollTime {
+    NoPoll,
+    Unread,
+    Read(Instant),
+}
+
+/// The time, by tokio's clock, so that tests can pause it. Within [`at_one_time`] it is read once.
+pub fn now() -> Instant {
+    let time = POLL_TIME.get();
+    if let PollTime::Read(now) = time {
+        return now;
+    }
+    let now = tokio::time::Instant::now().into_std();
+    if let PollTime::Unread = time {
+        POLL_TIME.set(PollTime::Read(now));
+    }
+    now
+}
+
+/// Makes one poll of a task, during which the clock stands still. A call asks for the time
+/// at a dozen places, and in some machines the answer takes as long as everything else there.
+pub(crate) fn at_one_time<T>(poll: impl FnOnce() -> T) -> T {
+    struct PollEnd;
+    impl Drop for PollEnd {
+        fn drop(&mut self) {
+            POLL_TIME.set(PollTime::NoPoll);
+        }
+    }
+    let _end = PollEnd;
+    POLL_TIME.set(PollTime::Unread);
+    poll()
+}
 
 /// Which of two came first.
 #[derive(Debug)]
@@ -88,6 +131,101 @@ impl Stop {
     }
 }
 
+/// A part of a task: something that is polled only when it is woken itself.
+///
+/// A task is polled from its top, whatever has woken it. A part that was not woken says so
+/// at once. A part that wakes itself while it is polled is polled again at once: the task
+/// does not have to go through the scheduler for that, or wake another thread.
+#[derive(Debug)]
+pub(crate) struct TaskPart {
+    shared: Arc<PartWaker>,
+    /// The same.
+    waker: Waker,
+    /// The waker of the task, as it is known to `shared`.
+    task: Waker,
+}
+
+/// Steps that one poll makes at most: tokio tells a task that runs for long to pause, by a
+/// wake that comes at once.
+const MOST_STEPS: usize = 8;
+
+impl TaskPart {
+    pub(crate) fn new() -> Self {
+        let shared = Arc::new(PartWaker {
+            task: Mutex::new(Waker::noop().clone()),
+            state: AtomicU8::new(POLLED),
+        });
+        let waker = Waker::from(Arc::clone(&shared));
+        Self { shared, waker, task: Waker::noop().clone() }
+    }
+
+    /// Polls the part by `step`, if it was woken, until it waits or is ready.
+    pub(crate) fn poll<T>(
+        &mut self,
+        cx: &Context<'_>,
+        mut step: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        if !self.task.will_wake(cx.waker()) {
+            self.task.clone_from(cx.waker());
+            self.shared.task.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
+        }
+        if self.shared.state.load(Ordering::Acquire) == WAITING {
+            return Poll::Pending;
+        }
+        for _ in 0..MOST_STEPS {
+            self.look_again();
+            let done = step(&mut Context::from_waker(&self.waker));
+            if done.is_ready() || self.shared.is_left_alone() {
+                return done;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// The next poll is made in any case: more has happened than the part knows of.
+    pub(crate) fn look_again(&self) {
+        // A wake before this is answered by the poll that follows it, so that must see what
+        // the waker did: a store could be overtaken by what the poll reads.
+        self.shared.state.swap(POLLED, Ordering::AcqRel);
+    }
+}
+
+/// Wakes the task, unless that polls the part.
+#[derive(Debug)]
+struct PartWaker {
+    task: Mutex<Waker>,
+    state: AtomicU8,
+}
+
+/// A poll is going on, or is to come.
+const POLLED: u8 = 0;
+/// Nothing has happened since the last poll: a wake goes to the task.
+const WAITING: u8 = 1;
+/// Something has happened since.
+const WOKEN: u8 = 2;
+
+impl PartWaker {
+    /// Whether nothing has happened since the poll began: from here on the task is woken.
+    fn is_left_alone(&self) -> bool {
+        let left =
+            self.state.compare_exchange(POLLED, WAITING, Ordering::AcqRel, Ordering::Acquire);
+        left.is_ok()
+    }
+}
+
+impl Wake for PartWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.state.swap(WOKEN, Ordering::AcqRel) == WAITING {
+            self.task.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
+        }
+    }
+}
+
 /// So much of the time that things take for ever may be used at once.
 const BURST: Duration = Duration::from_secs(10);
 
@@ -147,9 +285,61 @@ pub(crate) fn time_for_calls(grace: Duration) -> Duration {
 mod tests {
     use super::*;
 
+    struct CountingWaker(AtomicU8);
+
+    impl Wake for CountingWaker {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_part_is_polled_when_it_was_woken_and_the_task_is_woken_once() {
+        let task = Arc::new(CountingWaker(AtomicU8::new(0)));
+        let waker = Waker::from(Arc::clone(&task));
+        let cx = Context::from_waker(&waker);
+        let woken = || task.0.load(Ordering::SeqCst);
+        let mut part = TaskPart::new();
+        let (mut polls, mut inner) = (0, None);
+        // It wakes itself in its first poll.
+        let mut poll = |part: &mut TaskPart| {
+            let done = part.poll(&cx, |cx| {
+                polls += 1;
+                if polls == 1 {
+                    cx.waker().wake_by_ref();
+                }
+                inner = Some(cx.waker().clone());
+                if polls < 4 { Poll::Pending } else { Poll::Ready(()) }
+            });
+            (done.is_ready(), polls)
+        };
+        assert_eq!(poll(&mut part), (false, 2), "it is polled again, without the scheduler");
+        assert_eq!((poll(&mut part), woken()), ((false, 2), 0), "it was not woken");
+        part.look_again();
+        assert_eq!(poll(&mut part), (false, 3));
+        let inner = inner.unwrap();
+        inner.wake_by_ref();
+        inner.wake_by_ref();
+        assert_eq!(woken(), 1);
+    }
+
+    #[test]
+    fn a_part_that_never_rests_lets_the_others_have_their_turn() {
+        let task = Arc::new(CountingWaker(AtomicU8::new(0)));
+        let waker = Waker::from(Arc::clone(&task));
+        let mut polls = 0;
+        let busy = TaskPart::new().poll(&Context::from_waker(&waker), |cx| {
+            polls += 1;
+            cx.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        assert!(busy.is_pending());
+        assert_eq!((polls, task.0.load(Ordering::SeqCst)), (MOST_STEPS, 1));
+    }
+
     #[test]
     fn much_passes_at_once_and_little_for_ever_and_the_log_is_told_each_minute() {
-        let start = crate::connection::now();
+        let start = now();
         let mut throttle = Throttle::default();
         let mut pass = |count: u32, at| {
             let passed = (0..count).map(|_| throttle.pass(Duration::from_millis(10), at));

@@ -150,7 +150,7 @@ pub mod server;
 pub mod stdio;
 pub mod upstream;
 
-pub use drive::{Either, OwnedTask, race};
+pub use drive::{Either, OwnedTask, now, race};
 
 /// The recipes' Rust is compiled and run with the examples above.
 #[cfg(doctest)]

@@ -21,8 +21,8 @@ use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
 use tokio::task::JoinSet;
 
-use crate::connection::{ClientConnection, lock, now};
-use crate::drive::OwnedTask;
+use crate::connection::{ClientConnection, lock};
+use crate::drive::{OwnedTask, now};
 use crate::seal::{KEY_LENGTH, SealingKey};
 
 /// How long a round stays open for the next question, if some come close together: a

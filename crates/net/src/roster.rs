@@ -61,8 +61,8 @@ pub use state::{
 pub use switchboard_proto::project::CacheHints as Hints;
 
 use crate::client::{CallOptions, Client, ClientOptions};
-use crate::connection::{lock, now};
-use crate::drive::{OwnedTask, Stop, race};
+use crate::connection::lock;
+use crate::drive::{OwnedTask, Stop, now, race};
 use crate::upstream::ServerTarget;
 use server_entry::{ReadList, ServerEntry, WatchedConnection};
 use supervisor::{Action, Supervisor};

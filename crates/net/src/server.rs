@@ -356,7 +356,7 @@ impl Server {
         };
         tool.check_headers(&arguments, said)?;
         let as_task = server_tasks::wanted(tool, call, &cx)?;
-        let started = crate::connection::now();
+        let started = crate::drive::now();
         cx.tool = Some(Arc::clone(tool));
         let result = match tool.complaint(&arguments) {
             Some(complaint) => Ok(ToolResult::error(format!("invalid arguments: {complaint}"))),

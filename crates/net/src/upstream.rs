@@ -27,8 +27,8 @@ use tokio::task::JoinHandle;
 
 use crate::backend::PendingWork;
 use crate::call::{Asker, Call, CallHolder, ReplySink};
-use crate::connection::{ClientConnection, lock, now};
-use crate::drive::Stop;
+use crate::connection::{ClientConnection, lock};
+use crate::drive::{Stop, now};
 
 mod client_identity;
 mod era;

@@ -12,7 +12,8 @@ use switchboard_proto::auth::{AuthError, Challenge, Secret, TokenRecord, dpop_pr
 
 use super::fetch::DPOP_NONCE;
 use super::sign_in::{Authorizer, LoginMode};
-use crate::connection::{lock, now};
+use crate::connection::lock;
+use crate::drive::now;
 use crate::upstream::{
     Credential, CredentialRefusal, CredentialUser, FetchedHeaders, Fetching, NoCredential,
     PersonAsked,

@@ -12,8 +12,8 @@ use switchboard_proto::revision::Era;
 use tokio::sync::futures::Notified;
 
 use super::{Bridge, BridgeState, Children, ConnectionKey, ConnectionUser};
-use crate::connection::{lock, now};
-use crate::drive::race;
+use crate::connection::lock;
+use crate::drive::{now, race};
 use crate::upstream::{Eras, Target, Upstream};
 
 /// How long a session at the server outlives its last call: what the server

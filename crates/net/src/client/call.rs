@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::connection::{OpenCall, PendingCall, TimeLimit};
 use super::{CallError, CallOptions, Client, ClientCore, Task, cache, client_tasks};
-use crate::connection::now;
+use crate::drive::now;
 
 /// Pages of one list. A server that has more has no end.
 const PAGES: usize = 1000;

@@ -24,8 +24,8 @@ use super::options::{Callback, ClientOptions, Notification, Progress};
 use crate::backend::{Backend as _, PendingWork};
 use crate::bridge::Bridge;
 use crate::call::{Asker, Call, ReplySink};
-use crate::connection::{ClientConnection, lock, next_number, now};
-use crate::drive::{Either, OwnedTask, race};
+use crate::connection::{ClientConnection, lock, next_number};
+use crate::drive::{Either, OwnedTask, now, race};
 use crate::upstream::{Eras, ServerTarget, Upstream};
 
 /// The connection of a client to its server. Dropping it ends it: nobody waits for that,

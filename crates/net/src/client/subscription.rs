@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use super::connection::{ListenerEvent, OpenCall, PendingCall, ServerConnection, TimeLimit};
 use super::options::Notification;
 use super::{CallError, CallOptions, Client};
-use crate::connection::now;
+use crate::drive::now;
 use crate::server::covers;
 
 /// Notifications that wait for a listener that does not read.

@@ -22,8 +22,8 @@ use bytes::Bytes;
 use switchboard_proto::server::ServerHalf;
 use tokio::sync::oneshot;
 
-use super::{ClientConnection, ConnectionState, Mailbox, lock, now};
-use crate::drive::OwnedTask;
+use super::{ClientConnection, ConnectionState, Mailbox, lock};
+use crate::drive::{OwnedTask, now};
 use crate::http::listen::{Carrying, ClientPeer};
 
 /// A client that holds less is not worth cutting.

@@ -19,7 +19,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::EXPECT;
@@ -33,7 +33,7 @@ use switchboard_proto::jsonrpc::{self, Incoming, InvalidMessage, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::{Frame, Prime};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 
 use super::endpoint::HeldSession;
 use super::listen::Awaited;
@@ -41,6 +41,7 @@ use super::site::{SiteOptions, SiteState};
 use crate::access::{Turns, Who};
 use crate::backend::PendingWork;
 use crate::connection::{ClientConnection, PieceWritten, lock};
+use crate::drive::now;
 use crate::upstream::Through;
 
 /// The body of a request, as a listener or a router hands it over.
@@ -218,7 +219,7 @@ pub(super) async fn read(
         intake.refuse(why);
     }
     let mut body = pin!(body);
-    let begun = Instant::now();
+    let begun = now();
     loop {
         let earned = intake.length.checked_div(u64::from(*body_rate)).map(Duration::from_secs);
         let rate = earned.map_or(NEVER, |earned| *body_pause + earned);
@@ -232,8 +233,8 @@ pub(super) async fn read(
             }
             Poll::Pending => {
                 let timer = too_slow.get_or_insert_with(|| {
-                    let deadline = (Instant::now() + *body_pause).min(begun + rate);
-                    Box::pin(tokio::time::sleep_until(deadline))
+                    let deadline = (now() + *body_pause).min(begun + rate);
+                    Box::pin(tokio::time::sleep_until(deadline.into()))
                 });
                 timer.as_mut().poll(cx).map(|()| Err(Refusal::TooSlow))
             }
@@ -409,18 +410,18 @@ impl Silence {
     /// May last for `most`; zero for any time.
     fn new(most: Duration, since: Instant) -> Self {
         let most = if most.is_zero() { NEVER } else { most };
-        Self { most, timer: Box::pin(tokio::time::sleep_until(since + most)) }
+        Self { most, timer: Box::pin(tokio::time::sleep_until((since + most).into())) }
     }
 
     fn restart(&mut self) {
-        self.timer.as_mut().reset(Instant::now() + self.most);
+        self.timer.as_mut().reset((now() + self.most).into());
     }
 
     /// Whether it has been too long; true once for each silence.
     fn is_too_long(&mut self, cx: &mut Context<'_>) -> bool {
         let is_so = self.timer.as_mut().poll(cx).is_ready();
         if is_so {
-            self.timer.as_mut().reset(Instant::now() + NEVER);
+            self.timer.as_mut().reset((now() + NEVER).into());
         }
         is_so
     }
@@ -455,10 +456,10 @@ impl Body {
         silent_since: Option<Instant>,
         held: Option<HeldSession>,
     ) -> Self {
-        let quiet = Silence::new(options.keep_alive, Instant::now());
+        let quiet = Silence::new(options.keep_alive, now());
         let silence = match silent_since {
             Some(since) => Silence::new(options.hang_up, since),
-            None => Silence::new(NEVER, Instant::now()),
+            None => Silence::new(NEVER, now()),
         };
         let reader = Some(Arc::clone(&lane.client));
         let live = Live { lane, works, opening, quiet, silence, over: false, _held: held };

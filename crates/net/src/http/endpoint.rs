@@ -22,7 +22,7 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
@@ -38,17 +38,16 @@ use switchboard_proto::server::classify;
 use switchboard_proto::server::legacy::Phase;
 use switchboard_proto::server::{Frame, ServerHalf};
 use switchboard_proto::{header, method, trace};
-use tokio::time::Instant;
 
 use super::body::{Body, Charge, OpenLane, RefusalReason, RequestBody};
-use super::body::{parse_to_keep, primed, read};
+use super::body::{NEVER, parse_to_keep, primed, read};
 use super::listen::{Awaited, ClientPeer};
 use super::site::{SiteOptions, SiteState, plain};
 use super::{Accepted, EVENT_STREAM, JSON, content_type, is_json};
 use crate::access::{EntryRequest, SessionPermit, Turns, Who};
 use crate::backend::PendingWork;
-use crate::connection::{ClientConnection, now};
-use crate::drive::OwnedTask;
+use crate::connection::ClientConnection;
+use crate::drive::{OwnedTask, now};
 use crate::server::random_id;
 
 /// What a request comes to. A refusal is answered under the id of its message.
@@ -243,7 +242,7 @@ async fn exchange(
     mut awaited: Option<Awaited>,
     (headers, accepted): (&HeaderMap, Accepted),
 ) -> Response<Body> {
-    let since = Instant::now();
+    let since = now();
     let open = OpenLane::new(&client);
     let lane = open.lane;
     let take = |half: &mut ServerHalf| match (parked, incoming) {
@@ -256,7 +255,7 @@ async fn exchange(
     site.after_call(&client);
     let patience = patience(accepted, &site.options);
     let doubted = awaited.as_mut().filter(|_| accepted.events);
-    let frame = first_frame(&open, &mut works, patience, doubted).await;
+    let frame = first_frame(&open, &mut works, since + patience.min(NEVER), doubted).await;
     // Whether a session has come, or may still come, of a greeting.
     let is_session = site.options.stateless.is_none()
         && !matches!(client.phase(), None | Some(Phase::Fresh | Phase::Ended));
@@ -285,14 +284,14 @@ async fn exchange(
 async fn first_frame(
     open: &OpenLane,
     works: &mut PendingWork,
-    patience: Duration,
+    until: Instant,
     mut awaited: Option<&mut Awaited>,
 ) -> Option<Frame> {
-    let mut waiting = !patience.is_zero();
+    let mut waiting = until > now();
     if !waiting {
         open.client.begin_stream(open.lane);
     }
-    let mut patience = pin!(tokio::time::sleep(patience));
+    let mut patience = pin!(tokio::time::sleep_until(until.into()));
     poll_fn(|cx| {
         // The work ends on its own terms; what comes of it arrives on the lane.
         open.client.look_away(open.lane);
@@ -345,7 +344,7 @@ async fn listen(site: &SiteState, who: &Who, parts: &Parts) -> HttpReply {
         Some(Frame::Begin { prime }) => prime,
         _ => None,
     };
-    let silent_since = Some(Instant::now());
+    let silent_since = Some(now());
     let mut body = Body::live(open, works, primed(prime), &site.options, silent_since, None);
     body.awaited = peer.map(ClientPeer::await_answer);
     Ok(stream(body))

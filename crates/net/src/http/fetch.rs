@@ -133,23 +133,34 @@ impl Fetch {
 
     /// Sends a request to an absolute URL and follows what may be followed.
     pub async fn send(&self, request: Request<Bytes>) -> Result<Response<FetchBody>, FetchError> {
-        self.send_made(|| request.clone()).await
+        self.send_made(request.uri(), &|| request.clone()).await
     }
 
-    /// The same with what `request` makes, once for each redirect more.
+    /// The same with what `request` makes, once for each attempt.
     pub(crate) async fn send_made(
         &self,
-        request: impl Fn() -> Request<Bytes>,
+        target: &Uri,
+        request: &impl Fn() -> Request<Bytes>,
     ) -> Result<Response<FetchBody>, FetchError> {
-        let mut next = request();
-        for _ in 0..=MAX_REDIRECTS {
-            let from = next.uri().clone();
-            let response = self.send_once(next).await?;
-            let Some(target) = redirect_target(&from, &response)? else {
-                return Ok(response);
-            };
-            next = request();
-            *next.uri_mut() = target;
+        let response = self.send_to(target, request).await?;
+        match redirect_target(target, &response)? {
+            Some(next) => Box::pin(self.follow(next, request)).await,
+            None => Ok(response),
+        }
+    }
+
+    /// Sends a request to where the answer to the one before leads, as long as it leads on.
+    async fn follow(
+        &self,
+        mut target: Uri,
+        request: &impl Fn() -> Request<Bytes>,
+    ) -> Result<Response<FetchBody>, FetchError> {
+        for _ in 0..MAX_REDIRECTS {
+            let response = self.send_to(&target, request).await?;
+            match redirect_target(&target, &response)? {
+                Some(next) => target = next,
+                None => return Ok(response),
+            }
         }
         Err(FetchError::TooManyRedirects { max: MAX_REDIRECTS })
     }
@@ -157,25 +168,43 @@ impl Fetch {
     /// Sends a request and returns even a redirect as it came.
     pub async fn send_once(
         &self,
+        request: Request<Bytes>,
+    ) -> Result<Response<FetchBody>, FetchError> {
+        self.send_to(request.uri(), &|| request.clone()).await
+    }
+
+    /// Sends what `request` makes to `target`. A request is large: it is made where it is sent,
+    /// because a future copies what it is given.
+    async fn send_to(
+        &self,
+        target: &Uri,
+        request: &impl Fn() -> Request<Bytes>,
+    ) -> Result<Response<FetchBody>, FetchError> {
+        if target.scheme() == Some(&Scheme::HTTP) && self.proxies.towards(target).is_none() {
+            return self.send_directly(target, request).await;
+        }
+        Box::pin(self.send_by_client(target, request())).await
+    }
+
+    async fn send_by_client(
+        &self,
+        target: &Uri,
         mut request: Request<Bytes>,
     ) -> Result<Response<FetchBody>, FetchError> {
-        let target = request.uri().clone();
-        check_target(&target)?;
-        if target.scheme() == Some(&Scheme::HTTP) && self.proxies.towards(&target).is_none() {
-            return self.send_directly(request, &target).await;
-        }
+        check_target(target)?;
+        *request.uri_mut() = target.clone();
         // A proxy for plain HTTP reads each request, so each one carries the credentials.
-        let proxy = self.proxies.reading(&target);
+        let proxy = self.proxies.reading(target);
         if let Some(auth) = proxy.as_ref().and_then(Intercept::basic_auth) {
             request.headers_mut().insert(PROXY_AUTHORIZATION, auth.clone());
         }
-        let sent = Box::pin(self.client.request(request.map(Full::new))).await;
+        let sent = self.client.request(request.map(Full::new)).await;
         let response = sent.map_err(|error| {
-            FetchError::from_client(&error, &target, self.options.connect_timeout)
+            FetchError::from_client(&error, target, self.options.connect_timeout)
         })?;
         match proxy {
             Some(proxy) if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
-                Err(FetchError::proxy_wants_credentials(proxy.uri(), &target))
+                Err(FetchError::proxy_wants_credentials(proxy.uri(), target))
             }
             _ => Ok(response.map(FetchBody::from)),
         }

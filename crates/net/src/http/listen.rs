@@ -42,17 +42,17 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body;
-use http_body_util::{Either as EitherBody, Full};
+use http_body_util::{BodyExt as _, Either as EitherBody, Full};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::conn::auto::{Builder, UpgradeableConnection};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -60,7 +60,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tower_service::Service;
 
 use crate::connection::{lock, wait};
-use crate::drive::{DEFAULT_GRACE, Either, race};
+use crate::drive::{DEFAULT_GRACE, Either, TaskPart, at_one_time, now, race};
 
 /// The bounds of a listener.
 #[derive(Clone, Debug)]
@@ -168,8 +168,8 @@ fn builder(
 ) -> Builder<StreamExecutor> {
     let mut http = Builder::new(StreamExecutor { phase });
     http.http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(patience)
+        // A timer for each request costs more than one for the connection.
+        .header_read_timeout(None)
         .max_buf_size(options.max_head.max(8192));
     http.http2()
         .timer(TokioTimer::new())
@@ -217,7 +217,7 @@ async fn serve_one<S, B>(
     http: Builder<StreamExecutor>,
     stream: PeerStream,
     service: S,
-    mut watching: watch::Receiver<ListenPhase>,
+    watching: watch::Receiver<ListenPhase>,
     patience: Duration,
     only: Option<Arc<[String]>>,
 ) where
@@ -228,100 +228,127 @@ async fn serve_one<S, B>(
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let is_reserve = only.is_some();
-    let spoke = Arc::new(AtomicBool::new(false));
     let leaving = Arc::new(Notify::new());
     let peer = stream.peer.clone();
     let noting = hyper::service::service_fn({
-        let (spoke, leaving, peer) = (Arc::clone(&spoke), Arc::clone(&leaving), peer.clone());
+        let (leaving, peer) = (Arc::clone(&leaving), peer.clone());
         move |mut request: Request<Incoming>| {
-            spoke.store(true, Ordering::Relaxed);
             let version = request.version();
             // Before the first poll: in between, hyper looks for the end of input.
             let awaited = (version <= Version::HTTP_11).then(|| peer.await_answer());
+            let answering = peer.answer(version);
             let path = request.uri().path();
             let is_let = only.as_ref().is_none_or(|only| only.iter().any(|one| one == path));
-            let (service, leaving, peer) = (service.clone(), Arc::clone(&leaving), peer.clone());
+            let (mut service, leaving, peer) =
+                (service.clone(), Arc::clone(&leaving), peer.clone());
             async move {
-                if !is_let {
-                    leaving.notify_one();
-                    return Ok(full(version));
-                }
-                request.extensions_mut().insert(peer.for_request());
-                let answer = call(service, request);
-                let response = match awaited {
-                    Some(awaited) => awaited.wait_for(answer).await,
-                    None => answer.await,
+                let mut response = if is_let {
+                    // In the task of the stream, if it has one.
+                    request.extensions_mut().insert(peer.for_request());
+                    poll_fn(|cx| service.poll_ready(cx)).await?;
+                    let answer = service.call(request);
+                    let response = match awaited {
+                        Some(awaited) => awaited.wait_for(answer).await,
+                        None => answer.await,
+                    };
+                    response?.map(EitherBody::Left)
+                } else {
+                    full().map(EitherBody::Right)
                 };
-                let mut response = response?.map(EitherBody::Left);
                 if is_reserve || response.status() == StatusCode::UNAUTHORIZED {
                     // Strangers do not keep connections that others need.
-                    close(&mut response, version);
+                    if version <= Version::HTTP_11 {
+                        response.headers_mut().insert(CONNECTION, CLOSE);
+                    }
                     leaving.notify_one();
                 }
-                Ok::<_, S::Error>(response)
+                Ok::<_, S::Error>(response.map(|body| answering.until_end_of(body)))
             }
         }
     });
-    let mut connection = pin!(http.serve_connection_with_upgrades(TokioIo::new(stream), noting));
-    // hyper's own timer starts only after it knows the HTTP version, which a
-    // peer that sends nothing, or the start of a preface, never lets it know.
+    let connection = pin!(http.serve_connection_with_upgrades(TokioIo::new(stream), noting));
+    let leave = UpgradeableConnection::graceful_shutdown;
+    look_after(connection, leave, &peer, &leaving, watching, (patience, is_reserve)).await;
+}
+
+/// Polls a connection to its end, which may have one of several reasons.
+async fn look_after<C: Future<Output = Result<(), Box<dyn Error + Send + Sync>>>>(
+    mut connection: Pin<&mut C>,
+    leave: impl Fn(Pin<&mut C>),
+    peer: &ClientPeer,
+    leaving: &Notify,
+    mut watching: watch::Receiver<ListenPhase>,
+    (patience, is_reserve): (Duration, bool),
+) {
+    let (mut serving, mut waiting) = (TaskPart::new(), TaskPart::new());
     let mut silence = pin!(tokio::time::sleep(patience));
     let mut awaited = ListenPhase::Draining;
     loop {
-        tokio::select! {
-            ended = connection.as_mut() => {
+        let event = {
+            let mut event = pin!(async {
+                tokio::select! {
+                    () = reached(&mut watching, awaited) => ConnectionEvent::Phase,
+                    () = poll_fn(|cx| peer.poll_cut(cx)) => ConnectionEvent::Cut,
+                    () = leaving.notified() => ConnectionEvent::Leaving,
+                    () = silence.as_mut() => ConnectionEvent::Silence,
+                }
+            });
+            poll_fn(|cx| {
+                at_one_time(|| match serving.poll(cx, |cx| connection.as_mut().poll(cx)) {
+                    Poll::Ready(ended) => Poll::Ready(ConnectionEvent::Ended(ended)),
+                    Poll::Pending => waiting.poll(cx, |cx| event.as_mut().poll(cx)),
+                })
+            })
+            .await
+        };
+        match event {
+            ConnectionEvent::Ended(ended) => {
                 if let Err(error) = ended {
                     tracing::debug!(error, "connection ended early");
                 }
-                break;
+                return;
             }
-            () = reached(&mut watching, awaited) => {
-                if awaited == ListenPhase::Cut || watching.has_changed().is_err() {
-                    break;
-                }
-                connection.as_mut().graceful_shutdown();
-                awaited = ListenPhase::Cut;
-            }
-            () = poll_fn(|cx| peer.poll_cut(cx)) => {
+            ConnectionEvent::Cut => {
                 tracing::debug!("connection of a client that is gone, or does not read, is cut");
-                break;
+                return;
             }
-            () = leaving.notified() => connection.as_mut().graceful_shutdown(),
-            () = silence.as_mut(), if !silence.is_elapsed() => {
-                if is_reserve || !spoke.load(Ordering::Relaxed) {
+            ConnectionEvent::Phase
+                if awaited == ListenPhase::Cut || watching.has_changed().is_err() =>
+            {
+                return;
+            }
+            ConnectionEvent::Phase => awaited = ListenPhase::Cut,
+            ConnectionEvent::Leaving => {}
+            ConnectionEvent::Silence => {
+                // The head of a request must come in time after the answer to the one before.
+                let due = peer.silent_since().unwrap_or_else(now) + patience;
+                if is_reserve || due <= now() {
                     tracing::debug!("peer sent no request in time");
-                    break;
+                    return;
                 }
+                silence.as_mut().reset(due.into());
+                continue;
             }
         }
+        leave(connection.as_mut());
+        serving.look_again();
     }
-}
-
-/// Calls a service as soon as it is ready.
-async fn call<S: Service<R>, R>(mut service: S, request: R) -> Result<S::Response, S::Error> {
-    poll_fn(|cx| service.poll_ready(cx)).await?;
-    service.call(request).await
 }
 
 /// How long a connection of the reserve lasts: others wait for it.
 const RESERVE_TIME: Duration = Duration::from_secs(2);
 
 /// What somebody gets for whom there is no connection left.
-fn full<B>(version: Version) -> Response<EitherBody<B, Full<Bytes>>> {
+fn full() -> Response<Full<Bytes>> {
     let text = Bytes::from_static(b"too many connections; try again later\n");
-    let mut response = Response::new(EitherBody::Right(Full::new(text)));
+    let mut response = Response::new(Full::new(text));
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
-    close(&mut response, version);
     response
 }
 
 /// Says that the connection ends with this answer; HTTP/2 has frames for that.
-fn close<B>(response: &mut Response<B>, version: Version) {
-    if version <= Version::HTTP_11 {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-}
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// How long a client that sends nothing more is waited for, if its answer cannot be
 /// begun: only what is written shows whether it is still there.
@@ -340,6 +367,12 @@ struct PeerState {
     has_ended: bool,
     reader: Option<Waker>,
     answerer: Option<Waker>,
+    /// Answers that are not over.
+    answering: usize,
+    /// When the last one was over.
+    silent_since: Option<Instant>,
+    speaks_http2: bool,
+    cutter: Option<Waker>,
     /// The number of the client that is answered.
     carries: u64,
     is_cut: bool,
@@ -371,6 +404,21 @@ impl ClientPeer {
         Awaited { peer: self.clone(), is_doubted: false }
     }
 
+    /// Says that an answer is not over, until it is dropped. A client of HTTP/2 may be silent
+    /// for as long as it answers pings.
+    fn answer(&self, version: Version) -> Answering {
+        let mut state = lock(&self.0);
+        state.answering += 1;
+        state.speaks_http2 |= version > Version::HTTP_11;
+        Answering(self.clone())
+    }
+
+    /// Since when a request is expected; none if one is being answered.
+    fn silent_since(&self) -> Option<Instant> {
+        let state = lock(&self.0);
+        state.silent_since.filter(|_| state.answering == 0 && !state.speaks_http2)
+    }
+
     /// Says which client is answered by it from here on.
     pub(crate) fn carry(&self, client: u64) -> Carrying {
         lock(&self.0).carries = client;
@@ -381,13 +429,15 @@ impl ClientPeer {
     pub(crate) fn cut(&self) {
         let mut state = lock(&self.0);
         state.is_cut = true;
-        state.wake_reader();
+        if let Some(cutter) = state.cutter.take() {
+            cutter.wake();
+        }
     }
 
     /// Ready when the connection is to end.
     fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = lock(&self.0);
-        wait(&mut state.reader, cx);
+        wait(&mut state.cutter, cx);
         if state.is_cut { Poll::Ready(()) } else { Poll::Pending }
     }
 
@@ -441,8 +491,9 @@ impl Awaited {
     /// that sends nothing more, its connection is cut, and this with it.
     async fn wait_for<T>(mut self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
-        let mut doubt = None;
-        poll_fn(|cx| {
+        let (mut part, mut doubt) = (TaskPart::new(), None);
+        // hyper polls it whenever something happens on the connection.
+        let mut step = |cx: &mut Context<'_>| {
             let answer = answer.as_mut().poll(cx);
             if self.poll_doubt(cx) {
                 doubt = Some(Box::pin(tokio::time::sleep(MOST_DOUBT)));
@@ -451,8 +502,8 @@ impl Awaited {
                 self.peer.cut();
             }
             answer
-        })
-        .await
+        };
+        poll_fn(|cx| part.poll(cx, &mut step)).await
     }
 
     /// Whether the client sends nothing more, so that what is missing does not come.
@@ -484,6 +535,36 @@ impl Drop for Awaited {
     }
 }
 
+/// An answer that is not over.
+struct Answering(ClientPeer);
+
+impl Answering {
+    /// The body, until whose end no other request is to be expected.
+    fn until_end_of<B: Body>(self, body: B) -> impl Body<Data = B::Data, Error = B::Error> {
+        body.map_err(move |error| {
+            _ = &self;
+            error
+        })
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.0);
+        state.answering -= 1;
+        state.silent_since = Some(now());
+    }
+}
+
+/// What there is to do for a connection.
+enum ConnectionEvent {
+    Ended(Result<(), Box<dyn Error + Send + Sync>>),
+    Phase,
+    Leaving,
+    Cut,
+    Silence,
+}
+
 /// A connection as hyper reads and writes it.
 struct PeerStream {
     read: ReadSide,
@@ -506,7 +587,8 @@ impl PeerStream {
     fn new(stream: TcpStream, slot: ConnectionSlot) -> Self {
         let address = stream.peer_addr().ok().map(|address| address.ip());
         let (read, write) = stream.into_split();
-        let (read, peer) = (ReadSide::Open(read), ClientPeer(Arc::default(), address));
+        let state = PeerState { silent_since: Some(now()), ..PeerState::default() };
+        let (read, peer) = (ReadSide::Open(read), ClientPeer(Arc::new(Mutex::new(state)), address));
         Self { read, write, peer, is_full: false, _slot: slot }
     }
 

@@ -32,8 +32,8 @@ use crate::client::{
     CallError, CallOptions, Client, ClientOptions, ConnectError, ConnectionWatcher, ListenFilter,
     RawList, Remembered,
 };
-use crate::connection::{lock, now};
-use crate::drive::{Either, OwnedTask, Stop, race};
+use crate::connection::lock;
+use crate::drive::{Either, OwnedTask, Stop, now, race};
 use crate::upstream::{ServerTarget, Target};
 
 /// A server with a name.

@@ -327,7 +327,7 @@ mod tests {
     /// wire: CACHE-2
     #[test]
     fn a_list_is_stale_when_its_time_is_over_and_others_may_keep_what_is_left_of_it() {
-        let start = crate::connection::now();
+        let start = crate::drive::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         let terms = |ttl| ListTerms { read_at: start, ttl, is_public: true };
         let minute = terms(Some(Duration::from_mins(1)));

@@ -31,7 +31,8 @@ use super::handler::{Error, Request, catch_panic};
 use super::session::{Caller, ServerChange, ServerSession, tell};
 use super::tool::{IntoToolResult, Tool, ToolResult};
 use super::{Server, notification};
-use crate::connection::{lock, now};
+use crate::connection::lock;
+use crate::drive::now;
 
 /// Which task a message is about, in its `_meta`.
 const RELATED: &str = "io.modelcontextprotocol/related-task";

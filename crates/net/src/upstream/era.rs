@@ -26,8 +26,8 @@ use tokio::sync::oneshot;
 use super::http::{HttpEndpoint, HttpRefusal, HttpSession};
 use super::{ServerTarget, Strategy, Target, Transport, Upstream};
 use crate::call::{Call, ReplySink};
-use crate::connection::{ClientConnection, lock, next_number, now};
-use crate::drive::{Either, race};
+use crate::connection::{ClientConnection, lock, next_number};
+use crate::drive::{Either, now, race};
 use crate::http::fetch::FetchBody;
 use crate::http::{content_type, is_event_stream};
 
@@ -215,8 +215,8 @@ impl Upstream {
     }
 
     async fn probe_endpoint(&self, endpoint: &HttpEndpoint, question: &Message) -> Probed {
-        let asking = self.send(endpoint, false, |endpoint| {
-            let mut request = endpoint.post_request(question.text(), &HttpSession::default());
+        let asking = self.send(endpoint, &endpoint.url, false, |endpoint| {
+            let mut request = endpoint.post_request(question.text(), &HttpSession::default(), &[]);
             let version = Revision::NEWEST_MODERN.as_str();
             Mirror { version, method: question.method(), name: None }.write(request.headers_mut());
             request

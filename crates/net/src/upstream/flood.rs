@@ -15,8 +15,8 @@ use switchboard_proto::jsonrpc::{self, Answered, InvalidMessage, Message};
 use super::Upstream;
 use super::http::lane_of;
 use crate::backend::PendingWork;
-use crate::connection::{lock, now};
-use crate::drive::{Throttle, TooMuch};
+use crate::connection::lock;
+use crate::drive::{Throttle, TooMuch, now};
 
 /// One notice in so much time, for ever: more than people or models read.
 const EACH: Duration = Duration::from_millis(1);

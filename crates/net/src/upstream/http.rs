@@ -178,7 +178,7 @@ impl Upstream {
             works
         } else {
             let sending = self.without_sign_in(NOTE_WAIT, conversing);
-            let Some(Some(works)) = self.stop.until(sending).await else { return };
+            let Some(Some(works)) = Box::pin(self.stop.until(sending)).await else { return };
             works
         };
         works.await;
@@ -205,12 +205,8 @@ impl Upstream {
         if post.greets() {
             Box::pin(self.renew_credentials()).await;
         }
-        let sending = self.send(endpoint, false, |endpoint| {
-            let mut request = endpoint.post_request(post.message.text(), &post.session);
-            for (name, value) in &post.mirrored {
-                request.headers_mut().insert(name, value.clone());
-            }
-            request
+        let sending = self.send(endpoint, &endpoint.url, false, |endpoint| {
+            endpoint.post_request(post.message.text(), &post.session, &post.mirrored)
         });
         let response = match sending.await {
             Ok(response) => response,
@@ -235,6 +231,7 @@ impl Upstream {
     pub(super) async fn send(
         &self,
         endpoint: &HttpEndpoint,
+        target: &Uri,
         is_background: bool,
         request: impl Fn(&HttpEndpoint) -> Request<Bytes>,
     ) -> Result<Response<FetchBody>, Failure> {
@@ -251,7 +248,7 @@ impl Upstream {
                 }
                 request
             };
-            let response = endpoint.fetch.send_made(make).await?;
+            let response = endpoint.fetch.send_made(target, &make).await?;
             let status = response.status();
             let is_final = !matches!(status.as_u16(), 401 | 403) || attempt == MOST_CREDENTIALS;
             if is_final || credential.is_none() {
@@ -442,7 +439,7 @@ pub(super) fn lane_of(id: &Id) -> Option<Lane> {
 /// The endpoint and our session there.
 pub(super) struct HttpEndpoint {
     pub(super) fetch: Fetch,
-    url: Uri,
+    pub(super) url: Uri,
     /// The `Host` of its requests, if it is known to speak HTTP/1.1.
     host: Option<HeaderValue>,
     via: Option<Arc<Via>>,
@@ -477,6 +474,8 @@ pub(super) struct HttpSession {
 struct LastPost {
     users: Arc<HeaderMap>,
     session: HttpSession,
+    /// The names of the headers that repeat what is in the message.
+    mirrored: Vec<HeaderName>,
     request: Request<Bytes>,
 }
 
@@ -526,10 +525,20 @@ impl HttpEndpoint {
     }
 
     /// A POST. Mostly it is like the last one, but for its text and two headers.
-    pub(super) fn post_request(&self, text: &Bytes, session: &HttpSession) -> Request<Bytes> {
+    pub(super) fn post_request(
+        &self,
+        text: &Bytes,
+        session: &HttpSession,
+        mirrored: &[(HeaderName, HeaderValue)],
+    ) -> Request<Bytes> {
         let users = Arc::clone(&lock(&self.headers));
         let mut last = lock(&self.last_post);
-        last.take_if(|last| !Arc::ptr_eq(&last.users, &users) || last.session != *session);
+        last.take_if(|last| {
+            let names = mirrored.iter().map(|(name, _)| name);
+            !Arc::ptr_eq(&last.users, &users)
+                || last.session != *session
+                || !names.eq(&last.mirrored)
+        });
         let last = last.get_or_insert_with(|| {
             let mut request = self.request(Method::POST, Bytes::new());
             let headers = request.headers_mut();
@@ -538,11 +547,16 @@ impl HttpEndpoint {
             // Set below. A copy has no room for what is added to it.
             headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
             session.add_to(headers);
-            LastPost { users, session: session.clone(), request }
+            headers.extend(mirrored.iter().cloned());
+            let mirrored = mirrored.iter().map(|(name, _)| name.clone()).collect();
+            LastPost { users, session: session.clone(), mirrored, request }
         });
         let mut request = last.request.clone();
         *request.body_mut() = text.clone();
         request.headers_mut().insert(CONTENT_LENGTH, text.len().into());
+        for (name, value) in mirrored {
+            request.headers_mut().insert(name, value.clone());
+        }
         if let Some(via) = &self.via {
             request.headers_mut().insert(via::HEADER, via.header());
         }

@@ -18,7 +18,8 @@ use switchboard_proto::auth::{AuthError, Secret};
 use switchboard_proto::failure::{Failure, FailureSource};
 
 use super::Upstream;
-use crate::connection::{lock, now};
+use crate::connection::lock;
+use crate::drive::now;
 use crate::platform;
 use crate::stdio::child::Command;
 

@@ -24,8 +24,8 @@ use tokio::sync::Notify;
 use super::target::Piped;
 use super::{Core, Fallback, Strategy, Target, Transport, Upstream, add, http, sse, via};
 use crate::backend::PendingWork;
-use crate::connection::{lock, now};
-use crate::drive::{Either, race};
+use crate::connection::lock;
+use crate::drive::{Either, now, race};
 use crate::stdio::child::{Command, ExitWatch, Grace};
 
 /// Whether there is a pipe.

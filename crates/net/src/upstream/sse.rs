@@ -64,7 +64,7 @@ async fn connect(up: &Arc<Upstream>) -> Result<(SseStream, Uri), PipeEnd> {
     };
     up.renew_credentials().await;
     let session = HttpSession::default();
-    let sending = up.send(endpoint, false, |endpoint| endpoint.get_request(&session, None));
+    let sending = up.send(endpoint, url, false, |endpoint| endpoint.get_request(&session, None));
     let response = sending.await.map_err(PipeEnd::Broke)?;
     let no_stream = |failure, may_be_http: bool| {
         let changes = may_be_http && up.may_change_transport();
@@ -143,7 +143,7 @@ async fn write(up: &Arc<Upstream>, post_to: &Uri) {
 async fn post(up: Arc<Upstream>, post_to: Uri, message: Message) {
     let Some(endpoint) = &up.http else { return };
     let _in_flight = up.count_in_flight(&message);
-    let sending = up.send(endpoint, false, |endpoint| {
+    let sending = up.send(endpoint, &post_to, false, |endpoint| {
         let mut request = endpoint.request(Method::POST, message.text().clone());
         *request.uri_mut() = post_to.clone();
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -22,7 +22,7 @@ use super::usage::Traffic;
 use super::via::Via;
 use super::{Transport, Upstream};
 use crate::access::Who;
-use crate::connection::now;
+use crate::drive::now;
 use crate::http::fetch::Fetch;
 use crate::stdio::child::Command;
 

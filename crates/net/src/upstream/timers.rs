@@ -12,8 +12,8 @@ use switchboard_proto::method;
 use super::era::AnswerWaiter;
 use super::{Core, Upstream};
 use crate::call::Call;
-use crate::connection::{lock, now};
-use crate::drive::race;
+use crate::connection::lock;
+use crate::drive::{now, race};
 
 /// The deadlines are not looked at more often than this.
 const LEAST_LOOK: Duration = Duration::from_millis(10);

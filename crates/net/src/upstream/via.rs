@@ -34,7 +34,8 @@ use switchboard_proto::refusal;
 use tokio::sync::watch;
 
 use super::{ServerTarget, Upstream};
-use crate::connection::{lock, now};
+use crate::connection::lock;
+use crate::drive::now;
 
 /// The variable that tells a child which servers of which processes led to it.
 pub const VARIABLE: &str = "SWITCHBOARD_VIA";

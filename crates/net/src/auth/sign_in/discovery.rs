@@ -14,7 +14,7 @@ use switchboard_proto::auth::{
 
 use super::{Authorizer, DISCOVERY, Inner, read};
 use crate::auth::callback::port_for;
-use crate::connection::now;
+use crate::drive::now;
 
 /// What was read to find out how to sign in, and what is wrong with it.
 #[derive(Clone, Debug, Default)]

@@ -15,13 +15,11 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::task::AtomicWaker;
 use http::header::HOST;
 use http::{Request, Response, Uri};
 use http_body::{Body, Frame, SizeHint};
@@ -35,8 +33,9 @@ use tower_service::Service;
 
 use super::connect::Connector;
 use super::fetch_error::{Cause, FetchError};
-use super::{Fetch, MAX_IDLE, host_header};
-use crate::connection::{lock, now};
+use super::{Fetch, MAX_IDLE, check_target, host_header};
+use crate::connection::lock;
+use crate::drive::{TaskPart, now};
 
 type PlainStream = <Connector as Service<Uri>>::Response;
 
@@ -97,9 +96,8 @@ struct DirectConnection {
     sender: SendRequest<Full<Bytes>>,
     /// None when it is over: what waits for it hears of that when it is dropped.
     connection: Option<Connection<PlainStream, Full<Bytes>>>,
-    outer: Arc<OuterWaker>,
-    /// The same.
-    waker: Waker,
+    /// What hyper's two ends of it tell each other concerns nobody else.
+    part: TaskPart,
     idle: Weak<IdleConnections>,
 }
 
@@ -109,10 +107,6 @@ impl fmt::Debug for DirectConnection {
     }
 }
 
-/// Steps that one poll makes at most: tokio tells a task that runs for long to pause, by a
-/// wake that comes at once.
-const MOST_STEPS: usize = 8;
-
 impl DirectConnection {
     /// Drives the connection until `step` is ready.
     fn poll_until<T>(
@@ -120,33 +114,22 @@ impl DirectConnection {
         cx: &Context<'_>,
         mut step: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
-        self.outer.task.register(cx.waker());
-        if self.outer.state.load(Ordering::SeqCst) == WAITING {
-            // The task was woken for another reason.
-            return Poll::Pending;
-        }
-        for _ in 0..MOST_STEPS {
-            self.outer.state.store(POLLED, Ordering::SeqCst);
-            let mut inner = Context::from_waker(&self.waker);
-            let done = step(&mut inner);
-            if done.is_ready() {
-                return done;
+        let connection = &mut self.connection;
+        self.part.poll(cx, |cx| {
+            let done = step(cx);
+            if done.is_pending() {
+                drive(connection, cx);
             }
-            drive(&mut self.connection, &mut inner);
-            if self.outer.is_left_alone() {
-                return Poll::Pending;
-            }
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+            done
+        })
     }
 
     /// It is not used any more: the next request may use it.
     fn give_back(mut self: Box<Self>) {
         // Nobody waits for it from here on, and the next user looks in any case.
-        self.outer.state.store(POLLED, Ordering::SeqCst);
+        self.part.look_again();
         if !self.sender.is_ready() {
-            drive(&mut self.connection, &mut Context::from_waker(&self.waker));
+            drive(&mut self.connection, &mut Context::from_waker(Waker::noop()));
         }
         if let Some(idle) = self.idle.upgrade().filter(|_| self.sender.is_ready()) {
             idle.put(self);
@@ -159,64 +142,22 @@ fn drive(connection: &mut Option<Connection<PlainStream, Full<Bytes>>>, cx: &mut
     connection.take_if(|connection| Pin::new(connection).poll(cx).is_ready());
 }
 
-/// Wakes the task that uses a connection, unless that polls it: what hyper's two ends of a
-/// connection tell each other concerns nobody else.
-#[derive(Default)]
-struct OuterWaker {
-    task: AtomicWaker,
-    state: AtomicU8,
-}
-
-/// A poll is going on, or is to come.
-const POLLED: u8 = 0;
-/// Nothing has happened since the last poll: a wake goes to the task.
-const WAITING: u8 = 1;
-/// Something has happened since.
-const WOKEN: u8 = 2;
-
-impl OuterWaker {
-    /// Whether nothing has happened since the poll began: from here on the task is woken.
-    fn is_left_alone(&self) -> bool {
-        let left = self.state.compare_exchange(POLLED, WAITING, Ordering::SeqCst, Ordering::SeqCst);
-        left.is_ok()
-    }
-}
-
-impl Wake for OuterWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.swap(WOKEN, Ordering::SeqCst) == WAITING {
-            self.task.wake();
-        }
-    }
-}
-
 impl Fetch {
-    /// Sends a request to `target`, which is plain HTTP and behind no proxy.
+    /// Sends what `request` makes to `target`, which is plain HTTP and behind no proxy.
     pub(super) async fn send_directly(
         &self,
-        request: Request<Bytes>,
         target: &Uri,
+        request: &impl Fn() -> Request<Bytes>,
     ) -> Result<Response<FetchBody>, FetchError> {
-        let mut request = request.map(Full::new);
-        *request.uri_mut() = target.path_and_query().cloned().map(Uri::from).unwrap_or_default();
-        if !request.headers().contains_key(HOST)
-            && let Some(host) = host_header(target)
-        {
-            request.headers_mut().insert(HOST, host);
-        }
+        let server = target.authority().ok_or(FetchError::BadUrl)?.as_str();
         loop {
-            let server = target.authority().ok_or(FetchError::BadUrl)?.as_str();
             let unused = self.idle.take(server);
             let is_reused = unused.is_some();
             let mut connection = match unused {
                 Some(connection) => connection,
                 None => Box::pin(self.connect(server, target)).await?,
             };
-            let mut sending = pin!(connection.sender.try_send_request(request));
+            let mut sending = pin!(connection.sender.try_send_request(towards(target, request())));
             let sent =
                 poll_fn(|cx| connection.poll_until(cx, |cx| sending.as_mut().poll(cx))).await;
             match sent {
@@ -226,10 +167,12 @@ impl Fetch {
                         FetchBody { incoming: Some(body), connection }
                     }));
                 }
-                Err(mut error) => match error.take_message().filter(|_| is_reused) {
-                    Some(unsent) => request = unsent,
-                    None => return Err(lost(&error.into_error(), target)),
-                },
+                Err(mut error) => {
+                    let is_unsent = error.take_message().is_some();
+                    if !(is_unsent && is_reused) {
+                        return Err(lost(&error.into_error(), target));
+                    }
+                }
             }
         }
     }
@@ -239,22 +182,33 @@ impl Fetch {
         server: &str,
         target: &Uri,
     ) -> Result<Box<DirectConnection>, FetchError> {
+        check_target(target)?;
         let stream = self.connector.clone().call(target.clone()).await;
         let stream = stream.map_err(|error| {
             FetchError::from_connector(error.as_ref(), target, self.options.connect_timeout)
         })?;
         let shaken = http1::handshake(stream).await;
         let (sender, connection) = shaken.map_err(|error| lost(&error, target))?;
-        let outer = Arc::new(OuterWaker::default());
         Ok(Box::new(DirectConnection {
             server: server.into(),
             sender,
             connection: Some(connection),
-            waker: Waker::from(Arc::clone(&outer)),
-            outer,
+            part: TaskPart::new(),
             idle: Arc::downgrade(&self.idle),
         }))
     }
+}
+
+/// A request as it is sent on a connection to the server of `target`.
+fn towards(target: &Uri, request: Request<Bytes>) -> Request<Full<Bytes>> {
+    let mut request = request.map(Full::new);
+    *request.uri_mut() = target.path_and_query().cloned().map(Uri::from).unwrap_or_default();
+    if !request.headers().contains_key(HOST)
+        && let Some(host) = host_header(target)
+    {
+        request.headers_mut().insert(HOST, host);
+    }
+    request
 }
 
 fn lost(error: &hyper::Error, target: &Uri) -> FetchError {
@@ -310,35 +264,5 @@ impl Drop for FetchBody {
         if let Some(connection) = self.connection.take() {
             connection.give_back();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct CountingWaker(AtomicU8);
-
-    impl Wake for CountingWaker {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    #[test]
-    fn a_task_is_woken_once_and_only_for_what_happens_after_its_poll() {
-        let task = Arc::new(CountingWaker(AtomicU8::new(0)));
-        let outer = Arc::new(OuterWaker::default());
-        let woken = || task.0.load(Ordering::SeqCst);
-        outer.task.register(&Waker::from(Arc::clone(&task)));
-        outer.wake_by_ref();
-        assert!(!outer.is_left_alone(), "the poller has to look again");
-        outer.state.store(POLLED, Ordering::SeqCst);
-        assert!(outer.is_left_alone());
-        assert_eq!(woken(), 0);
-        outer.wake_by_ref();
-        outer.wake_by_ref();
-        assert_eq!(woken(), 1);
-        assert!(!outer.is_left_alone(), "it is polled again");
     }
 }

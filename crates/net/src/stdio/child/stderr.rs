@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::connection::{lock, now};
-use crate::drive::{Throttle, TooMuch};
+use crate::connection::lock;
+use crate::drive::{Throttle, TooMuch, now};
 
 /// Reads `errors` to the end.
 pub(super) async fn drain(

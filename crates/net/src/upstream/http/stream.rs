@@ -30,8 +30,8 @@ use switchboard_proto::revision::Era;
 
 use super::{HttpEndpoint, HttpSession, Post};
 use crate::backend::PendingWork;
-use crate::connection::{lock, now};
-use crate::drive::{Either, race};
+use crate::connection::lock;
+use crate::drive::{Either, now, race};
 use crate::http::fetch::FetchBody;
 use crate::http::{content_type, is_event_stream};
 use crate::upstream::flood::too_long;
@@ -240,7 +240,8 @@ impl Upstream {
         stream: &StreamState,
     ) -> Result<Option<Response<FetchBody>>, StatusCode> {
         let last = stream.last_event.as_ref();
-        let sending = self.send(endpoint, true, |endpoint| endpoint.get_request(session, last));
+        let sending = self
+            .send(endpoint, &endpoint.url, true, |endpoint| endpoint.get_request(session, last));
         let Ok(response) = sending.await else { return Ok(None) };
         let media = content_type(response.headers()).unwrap_or_default();
         match response.status() {
