@@ -51,12 +51,14 @@ use http_body::Body;
 use http_body_util::{Either as EitherBody, Full};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
+use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Sleep;
 use tower_service::Service;
 
 use crate::connection::{lock, wait};
@@ -119,8 +121,8 @@ pub async fn serve<S, B>(
 {
     let (phase, watcher) = watch::channel(ListenPhase::Serving);
     let slots = ConnectionSlots::new(&options);
-    let http = builder(&options, options.head_timeout, watcher.clone());
-    let brief = builder(&options, RESERVE_TIME, watcher.clone());
+    let http = HttpBuilders::new(&options, options.head_timeout, &watcher);
+    let brief = HttpBuilders::new(&options, RESERVE_TIME, &watcher);
     let reserved: Arc<[String]> = options.reserve_paths.into();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -135,7 +137,7 @@ pub async fn serve<S, B>(
         } else {
             (&http, options.head_timeout, None)
         };
-        let (http, phase) = (http.clone(), watcher.clone());
+        let (http, phase) = (Arc::clone(http), watcher.clone());
         let stream = PeerStream::new(stream, slot);
         tokio::spawn(serve_one(http, stream, service, phase, patience, only));
     }
@@ -161,23 +163,39 @@ async fn reached(watcher: &mut watch::Receiver<ListenPhase>, phase: ListenPhase)
     _ = watcher.wait_for(|current| *current >= phase).await;
 }
 
-fn builder(
-    options: &ListenOptions,
-    patience: Duration,
-    phase: watch::Receiver<ListenPhase>,
-) -> Builder<StreamExecutor> {
-    let mut http = Builder::new(StreamExecutor { phase });
-    http.http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(patience)
-        .max_buf_size(options.max_head.max(8192));
-    http.http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(options.max_head).unwrap_or(u32::MAX))
-        // An idle HTTP/2 connection has no head to wait for; pings find the dead ones.
-        .keep_alive_interval(patience)
-        .keep_alive_timeout(patience);
-    http
+/// What hyper serves a connection with.
+struct HttpBuilders {
+    /// For a client that begins with HTTP/1. hyper keeps twice the buffer for a connection
+    /// whose version it has to find out.
+    http1: http1::Builder,
+    /// For any other client.
+    either: auto::Builder<StreamExecutor>,
+}
+
+impl HttpBuilders {
+    fn new(
+        options: &ListenOptions,
+        patience: Duration,
+        phase: &watch::Receiver<ListenPhase>,
+    ) -> Arc<Self> {
+        let max_head = options.max_head.max(8192);
+        let mut http1 = http1::Builder::new();
+        http1.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(max_head);
+        let mut either = auto::Builder::new(StreamExecutor { phase: phase.clone() });
+        either
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(patience)
+            .max_buf_size(max_head);
+        either
+            .http2()
+            .timer(TokioTimer::new())
+            .max_header_list_size(u32::try_from(options.max_head).unwrap_or(u32::MAX))
+            // An idle HTTP/2 connection has no head to wait for; pings find the dead ones.
+            .keep_alive_interval(patience)
+            .keep_alive_timeout(patience);
+        Arc::new(Self { http1, either })
+    }
 }
 
 tokio::task_local! {
@@ -214,10 +232,10 @@ where
 
 /// Serves one connection. `only` is what a connection of the reserve may ask for.
 async fn serve_one<S, B>(
-    http: Builder<StreamExecutor>,
-    stream: PeerStream,
+    http: Arc<HttpBuilders>,
+    mut stream: PeerStream,
     service: S,
-    mut watching: watch::Receiver<ListenPhase>,
+    mut phase: watch::Receiver<ListenPhase>,
     patience: Duration,
     only: Option<Arc<[String]>>,
 ) where
@@ -227,6 +245,17 @@ async fn serve_one<S, B>(
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    // hyper's own timer starts only after it knows the HTTP version, which a
+    // peer that sends nothing, or the start of a preface, never lets it know.
+    let mut silence = pin!(tokio::time::sleep(patience));
+    let is_http1 = tokio::select! {
+        is_http1 = stream.begins_with_http1() => is_http1,
+        () = reached(&mut phase, ListenPhase::Draining) => return,
+        () = silence.as_mut() => {
+            tracing::debug!("peer sent nothing in time");
+            return;
+        }
+    };
     let is_reserve = only.is_some();
     let spoke = Arc::new(AtomicBool::new(false));
     let leaving = Arc::new(Notify::new());
@@ -262,35 +291,64 @@ async fn serve_one<S, B>(
             }
         }
     });
-    let mut connection = pin!(http.serve_connection_with_upgrades(TokioIo::new(stream), noting));
-    // hyper's own timer starts only after it knows the HTTP version, which a
-    // peer that sends nothing, or the start of a preface, never lets it know.
-    let mut silence = pin!(tokio::time::sleep(patience));
-    let mut awaited = ListenPhase::Draining;
-    loop {
-        tokio::select! {
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(error, "connection ended early");
-                }
-                break;
-            }
-            () = reached(&mut watching, awaited) => {
-                if awaited == ListenPhase::Cut || watching.has_changed().is_err() {
+    let io = TokioIo::new(stream);
+    let ends = ConnectionEnds { phase, peer, leaving, spoke, is_reserve, silence };
+    if is_http1 {
+        let connection = http.http1.serve_connection(io, noting).with_upgrades();
+        ends.conduct(connection, http1::UpgradeableConnection::graceful_shutdown).await;
+    } else {
+        let connection = http.either.serve_connection_with_upgrades(io, noting);
+        Box::pin(ends.conduct(connection, auto::UpgradeableConnection::graceful_shutdown)).await;
+    }
+}
+
+/// What ends a connection besides its client.
+struct ConnectionEnds<'a> {
+    phase: watch::Receiver<ListenPhase>,
+    peer: ClientPeer,
+    /// Told when the connection is to end with its next answer.
+    leaving: Arc<Notify>,
+    /// Whether a request has come.
+    spoke: Arc<AtomicBool>,
+    is_reserve: bool,
+    silence: Pin<&'a mut Sleep>,
+}
+
+impl ConnectionEnds<'_> {
+    /// Runs a connection to its end. `leave` has it end after the answers that are owed.
+    async fn conduct<C, E>(mut self, connection: C, leave: impl Fn(Pin<&mut C>))
+    where
+        C: Future<Output = Result<(), E>>,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let mut connection = pin!(connection);
+        let mut awaited = ListenPhase::Draining;
+        loop {
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        let error: Box<dyn Error + Send + Sync> = error.into();
+                        tracing::debug!(error, "connection ended early");
+                    }
                     break;
                 }
-                connection.as_mut().graceful_shutdown();
-                awaited = ListenPhase::Cut;
-            }
-            () = poll_fn(|cx| peer.poll_cut(cx)) => {
-                tracing::debug!("connection of a client that is gone, or does not read, is cut");
-                break;
-            }
-            () = leaving.notified() => connection.as_mut().graceful_shutdown(),
-            () = silence.as_mut(), if !silence.is_elapsed() => {
-                if is_reserve || !spoke.load(Ordering::Relaxed) {
-                    tracing::debug!("peer sent no request in time");
+                () = reached(&mut self.phase, awaited) => {
+                    if awaited == ListenPhase::Cut || self.phase.has_changed().is_err() {
+                        break;
+                    }
+                    leave(connection.as_mut());
+                    awaited = ListenPhase::Cut;
+                }
+                () = poll_fn(|cx| self.peer.poll_cut(cx)) => {
+                    tracing::debug!("connection of a client that is gone, or does not read, is cut");
                     break;
+                }
+                () = self.leaving.notified() => leave(connection.as_mut()),
+                () = self.silence.as_mut(), if !self.silence.is_elapsed() => {
+                    if self.is_reserve || !self.spoke.load(Ordering::Relaxed) {
+                        tracing::debug!("peer sent no request in time");
+                        break;
+                    }
                 }
             }
         }
@@ -484,6 +542,9 @@ impl Drop for Awaited {
     }
 }
 
+/// What a client sends first that speaks HTTP/2 (RFC 9113, 3.4).
+const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// A connection as hyper reads and writes it.
 struct PeerStream {
     read: ReadSide,
@@ -508,6 +569,15 @@ impl PeerStream {
         let (read, write) = stream.into_split();
         let (read, peer) = (ReadSide::Open(read), ClientPeer(Arc::default(), address));
         Self { read, write, peer, is_full: false, _slot: slot }
+    }
+
+    /// Whether the first bytes, which are left to be read, cannot begin HTTP/2.
+    async fn begins_with_http1(&mut self) -> bool {
+        let mut first = [0; HTTP2.len()];
+        let ReadSide::Open(read) = &mut self.read else { return false };
+        // A connection that has ended or is broken is for hyper to find.
+        let length = read.peek(&mut first).await.unwrap_or(0);
+        !HTTP2.starts_with(&first[..length])
     }
 
     fn written<T>(&mut self, wrote: Poll<T>) -> Poll<T> {
