@@ -27,7 +27,7 @@ use switchboard_net::connection::ClientConnection;
 use switchboard_net::connection::unread::Unread;
 use switchboard_net::http::body::BodyBudget;
 use switchboard_net::http::fetch::AddressRange;
-use switchboard_net::http::listen::{self, ListenOptions};
+use switchboard_net::http::listen::ListenOptions;
 use switchboard_net::http::site::{Site, SiteOptions, SitePage, SiteRules, Sites};
 use switchboard_net::upstream::{Ancestry, VARIABLE};
 use switchboard_net::{platform, stdio};
@@ -401,7 +401,8 @@ impl Web {
         let (sites, grace) = (self.sites.clone(), self.options.grace);
         let (tell, served) = oneshot::channel::<()>();
         let serving = async {
-            listen::serve(self.listener, self.sites, self.options, stop.clone().asked()).await;
+            let asked = Box::pin(stop.clone().asked());
+            self.sites.serve(self.listener, self.options, asked).await;
             drop(tell);
         };
         let stopping = async {

@@ -56,6 +56,9 @@ pub trait Backend: Send + Sync + 'static {
         Some(answer)
     }
 
+    /// A legacy client on HTTP opens a stream for what belongs to no call.
+    fn listen(&self, _client: &Arc<ClientConnection>) {}
+
     /// A client is gone for good. Not told of modern clients on HTTP, for which
     /// each request is a client of its own: it is over when it is finished or
     /// cancelled. Only their listens are forgotten like sessions.

@@ -263,6 +263,14 @@ impl Backend for Bridge {
         works
     }
 
+    fn listen(&self, client: &Arc<ClientConnection>) {
+        let state = lock(&self.state);
+        let own = state.connections.iter().filter(|(key, _)| key.serves(client));
+        let own: Vec<_> = own.map(|(_, upstream)| Arc::clone(upstream)).collect();
+        drop(state);
+        own.iter().for_each(Upstream::listen_again);
+    }
+
     fn forget(&self, client: &Arc<ClientConnection>) {
         self.leave_queue(|queue| queue.forget(client.number()));
         lock(&self.deferred).remove(&client.number());

@@ -115,6 +115,10 @@ pub trait ReplySink: fmt::Debug + Send + Sync {
     fn hang_up(&self, _exchange: Exchange) {}
     /// The connection to the server is gone; it may come back.
     fn lost(&self, _why: &Failure) {}
+    /// Whether what belongs to no call reaches it now.
+    fn hears(&self) -> bool {
+        true
+    }
     /// Whether it reads slower than it is written to.
     fn is_slow(&self) -> bool {
         self.client().is_some_and(|client| client.is_slow())

@@ -617,6 +617,10 @@ impl ReplySink for ClientConnection {
         self.to_client(|half| half.hang_up(exchange));
     }
 
+    fn hears(&self) -> bool {
+        self.carrier == Carrier::Pipe || self.streams() > 0
+    }
+
     fn is_slow(&self) -> bool {
         !lock(&self.state).has_room()
     }

@@ -304,13 +304,13 @@ impl Server {
         let unknown = |what: &str, name| Error::invalid_params(format!("Unknown {what}: {name}"));
         match (call.method(), &self.completion) {
             (method::CALL_TOOL, _) if catalog.tools.offered => {
-                let name = call.text("name")?;
+                let name = call.member(Member::Name)?;
                 let tool = catalog.tools.get(&name).ok_or_else(|| unknown("tool", name))?;
                 let result = self.call_tool(tool, call, said, cx).await?;
-                Ok(result.to_json().to_string().into())
+                result.to_text()
             }
             (method::GET_PROMPT, _) if catalog.prompts.offered => {
-                let name = call.text("name")?;
+                let name = call.member(Member::Name)?;
                 let prompt = catalog.prompts.get(&name).ok_or_else(|| unknown("prompt", name))?;
                 prompt.get(call, cx).await
             }
@@ -382,7 +382,7 @@ impl Server {
             let projected = match caller.era() {
                 Era::Modern => project::modern(&result, method, identity, self.cache),
                 Era::Legacy => {
-                    project::legacy(result, method, caller.revision(), self.is_wrapped(call))
+                    project::legacy(result, method, caller.revision(), || self.is_wrapped(call))
                 }
             };
             projected
@@ -399,12 +399,12 @@ impl Server {
     /// Whether a call, or the task that it asks for, is one of a tool whose
     /// output schema is listed inside another.
     fn is_wrapped(&self, call: &Request) -> bool {
-        let text = |name| call.text(name).unwrap_or_default();
+        let text = |member| call.member(member).unwrap_or_default();
         match call.method() {
             method::CALL_TOOL => {
-                self.catalog().tools.get(&text("name")).is_some_and(|it| it.is_wrapped())
+                self.catalog().tools.get(&text(Member::Name)).is_some_and(|it| it.is_wrapped())
             }
-            method::TASK_RESULT => self.tasks.is_wrapped(&text("taskId")),
+            method::TASK_RESULT => self.tasks.is_wrapped(&text(Member::TaskId)),
             _ => false,
         }
     }

@@ -58,14 +58,18 @@ pub fn legacy(
     result: Bytes,
     method: &str,
     revision: Revision,
-    wrapped: bool,
+    wrapped: impl FnOnce() -> bool,
 ) -> Result<Bytes, Failure> {
-    Walker::new(&result).members(|_| {}).map_err(|_| no_object())?;
     let rules = revision.rules();
-    let result = patch::without(&result, &[], &MODERN).unwrap_or(result);
+    let whole = result.clone();
+    let [kind, ttl, scope, content, structure] =
+        find_members(&whole, [MODERN[0], MODERN[1], MODERN[2], "content", "structuredContent"])?;
+    let is_modern = kind.or(ttl).or(scope).is_some();
+    let older = is_modern.then(|| patch::without(&result, &[], &MODERN)).flatten();
+    let result = older.unwrap_or(result);
     let changed = match method {
         method::CALL_TOOL | method::TASK_RESULT => {
-            Some(tool_result(result.clone(), rules, wrapped))
+            Some(tool_result(result.clone(), content, structure, rules, wrapped))
         }
         method::GET_PROMPT => patch::each(&result, &["messages"], |message| {
             let block = block(patch::get(message, &["content"])?, rules)?;
@@ -75,6 +79,22 @@ pub fn legacy(
         _ => None,
     };
     Ok(changed.unwrap_or(result))
+}
+
+/// The values of the members `names` of a result, which must be an object. The last of
+/// several equal members counts.
+fn find_members<'a, const N: usize>(
+    result: &'a [u8],
+    names: [&str; N],
+) -> Result<[Option<&'a [u8]>; N], Failure> {
+    let mut found = [None; N];
+    let walked = Walker::new(result).members(|member| {
+        if let Some(at) = names.iter().position(|name| member.key.is(name)) {
+            found[at] = Some(&result[member.value]);
+        }
+    });
+    walked.map_err(|_| no_object())?;
+    Ok(found)
 }
 
 /// What a result that is not even a JSON object comes to.
@@ -99,18 +119,8 @@ pub fn modern(
     server: Option<&[u8]>,
     cache: CacheHints,
 ) -> Result<Bytes, Failure> {
-    let mut found = [None; 4];
-    let mut is_empty = true;
-    let walked = Walker::new(result).members(|member| {
-        is_empty = false;
-        for (name, value) in MODERN.iter().chain(&["_meta"]).zip(&mut found) {
-            if member.key.is(name) {
-                *value = Some(&result[member.value.clone()]);
-            }
-        }
-    });
-    walked.map_err(|_| no_object())?;
-    let [kind, ttl, scope, about] = found;
+    let [kind, ttl, scope, about] =
+        find_members(result, [MODERN[0], MODERN[1], MODERN[2], "_meta"])?;
     let mut add = Vec::new();
     if kind.is_none() {
         add.extend_from_slice(br#""resultType":"complete","#);
@@ -130,12 +140,12 @@ pub fn modern(
         add.extend_from_slice(b"},");
     }
     let rest = result.trim_ascii_start().get(1..).unwrap_or_default();
-    if is_empty {
+    if rest.trim_ascii_start() == b"}" {
         add.pop();
     }
     let whole = Bytes::from([b"{", add.as_slice(), rest].concat());
-    let is_named = patch::get(&whole, &["_meta", meta::SERVER]).is_some();
-    let named = server.filter(|_| !is_named);
+    let is_named = |about| patch::get(about, &[meta::SERVER]).is_some();
+    let named = server.filter(|_| about.is_some_and(|about| !is_named(about)));
     let named = named.and_then(|server| patch::put(&whole, &["_meta"], meta::SERVER, server));
     Ok(named.unwrap_or(whole))
 }
@@ -227,14 +237,22 @@ fn rebase_pointer(to: &mut String) {
 // Content of tools and prompts, for clients that know fewer kinds of it.
 
 /// The result of a tool for an older client.
-fn tool_result(result: Bytes, rules: RevisionRules, wrapped: bool) -> Bytes {
-    let known = patch::each(&result, &["content"], |item| block(item, rules)).unwrap_or(result);
-    let Some(structure) = patch::get(&known, &["structuredContent"]) else { return known };
+fn tool_result(
+    result: Bytes,
+    content: Option<&[u8]>,
+    structure: Option<&[u8]>,
+    rules: RevisionRules,
+    wrapped: impl FnOnce() -> bool,
+) -> Bytes {
+    let blocks = content.and_then(|all| patch::each(all, &[], |item| block(item, rules)));
+    let known = blocks.and_then(|blocks| patch::replace(&result, &["content"], &blocks));
+    let known = known.unwrap_or(result);
+    let Some(structure) = structure else { return known };
     let spoken = if has_text(&known) { None } else { add_text(&known, structure) };
     let spoken = spoken.unwrap_or_else(|| known.clone());
     let fitting = if !rules.structured_content {
         patch::without(&spoken, &[], &["structuredContent"])
-    } else if structure.starts_with(b"{") && !wrapped {
+    } else if structure.starts_with(b"{") && !wrapped() {
         None
     } else {
         let object = [b"{\"result\":", structure, b"}"].concat();

@@ -116,11 +116,16 @@ impl HttpServer {
 
     /// Does the handshake of a legacy server, up to the listening GET, which is refused.
     pub async fn greet(&mut self, session: Option<&str>, version: &str) {
+        self.greet_only(session, version).await;
+        self.get().await.answer(405, &[], "").await;
+    }
+
+    /// Does the handshake with a client that does not listen, or not yet.
+    pub async fn greet_only(&mut self, session: Option<&str>, version: &str) {
         let hello = self.post("initialize").await;
         assert_eq!(hello.header("mcp-session-id"), None, "initialize goes without a session");
         hello.welcome(session, version).await;
         self.post("notifications/initialized").await.answer(202, &[], "").await;
-        self.get().await.answer(405, &[], "").await;
     }
 }
 

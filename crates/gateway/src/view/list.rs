@@ -140,7 +140,7 @@ impl Front {
             return project::without_dropped(list, kind.method());
         }
         let revision = self.session(client).map_or(Revision::NEWEST_LEGACY, |it| it.revision);
-        project::legacy(list.clone(), kind.method(), revision, false).unwrap_or(list)
+        project::legacy(list.clone(), kind.method(), revision, || false).unwrap_or(list)
     }
 
     /// The servers that are not ready, and what is shown of them. Why is not

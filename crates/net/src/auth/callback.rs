@@ -11,7 +11,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -100,23 +100,8 @@ impl CallbackListener {
     ) -> Result<T, AuthError> {
         let local = |error: io::Error| AuthError::Local(format!("nobody can come back: {error}"));
         let (visits, mut arriving) = mpsc::channel::<CallbackVisit>(MOST_CONNECTIONS);
-        let reception = Reception { path: self.path.clone(), hosts: self.hosts.clone(), visits };
-        let options = ListenOptions {
-            max_connections: MOST_CONNECTIONS,
-            max_per_address: Some(MOST_CONNECTIONS),
-            reserve: 0,
-            max_head: MOST_HEAD,
-            head_timeout: LONGEST_HEAD,
-            grace: LAST_PAGE,
-            ..ListenOptions::default()
-        };
         let stop = Stop::new();
-        let mut serving = Vec::new();
-        for listener in &self.listeners {
-            let listener = listener.try_clone().and_then(TcpListener::from_std).map_err(local)?;
-            serving.push(serve(listener, reception.clone(), options.clone(), stop.said()));
-        }
-        let mut serving = pin!(join_all(serving));
+        let mut serving = self.serve(visits, &stop).map_err(local)?;
         let judging = async {
             while let Some(visit) = arriving.recv().await {
                 let verdict = judge(&visit.query);
@@ -134,6 +119,31 @@ impl CallbackListener {
         stop.say();
         serving.await;
         result
+    }
+
+    /// Serves whoever comes back. It knows nothing of the verdict, so the server is compiled
+    /// once and not for each type of it.
+    fn serve<'a>(
+        &self,
+        visits: mpsc::Sender<CallbackVisit>,
+        stop: &'a Stop,
+    ) -> io::Result<Pin<Box<dyn Future<Output = ()> + Send + 'a>>> {
+        let reception = Reception { path: self.path.clone(), hosts: self.hosts.clone(), visits };
+        let options = ListenOptions {
+            max_connections: MOST_CONNECTIONS,
+            max_per_address: Some(MOST_CONNECTIONS),
+            reserve: 0,
+            max_head: MOST_HEAD,
+            head_timeout: LONGEST_HEAD,
+            grace: LAST_PAGE,
+            ..ListenOptions::default()
+        };
+        let mut serving = Vec::new();
+        for listener in &self.listeners {
+            let listener = TcpListener::from_std(listener.try_clone()?)?;
+            serving.push(serve(listener, reception.clone(), options.clone(), stop.said()));
+        }
+        Ok(Box::pin(async move { _ = join_all(serving).await }))
     }
 
     fn page_for<T>(&self, verdict: Option<&Result<T, AuthError>>) -> Response<Full<Bytes>> {

@@ -337,6 +337,7 @@ async fn listen(site: &SiteState, who: &Who, parts: &Parts) -> HttpReply {
     let open = OpenLane::new(&client);
     let (listening, works) = client.step(|half| half.handle_listen(open.lane, last));
     listening?;
+    site.backend.listen(&client);
     if last.is_some() {
         site.options.tally.resumed.fetch_add(1, Ordering::Relaxed);
     }

@@ -51,12 +51,14 @@ use http_body::Body;
 use http_body_util::{BodyExt as _, Either as EitherBody, Full};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
+use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::{Builder, UpgradeableConnection};
+use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Sleep;
 use tower_service::Service;
 
 use crate::connection::{lock, wait};
@@ -119,8 +121,8 @@ pub async fn serve<S, B>(
 {
     let (phase, watcher) = watch::channel(ListenPhase::Serving);
     let slots = ConnectionSlots::new(&options);
-    let http = builder(&options, options.head_timeout, watcher.clone());
-    let brief = builder(&options, RESERVE_TIME, watcher.clone());
+    let http = HttpBuilders::new(&options, options.head_timeout, &watcher);
+    let brief = HttpBuilders::new(&options, RESERVE_TIME, &watcher);
     let reserved: Arc<[String]> = options.reserve_paths.into();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -135,7 +137,7 @@ pub async fn serve<S, B>(
         } else {
             (&http, options.head_timeout, None)
         };
-        let (http, phase) = (http.clone(), watcher.clone());
+        let (http, phase) = (Arc::clone(http), watcher.clone());
         let stream = PeerStream::new(stream, slot);
         tokio::spawn(serve_one(http, stream, service, phase, patience, only));
     }
@@ -161,23 +163,36 @@ async fn reached(watcher: &mut watch::Receiver<ListenPhase>, phase: ListenPhase)
     _ = watcher.wait_for(|current| *current >= phase).await;
 }
 
-fn builder(
-    options: &ListenOptions,
-    patience: Duration,
-    phase: watch::Receiver<ListenPhase>,
-) -> Builder<StreamExecutor> {
-    let mut http = Builder::new(StreamExecutor { phase });
-    http.http1()
+/// What hyper serves a connection with.
+struct HttpBuilders {
+    /// For a client that begins with HTTP/1. hyper keeps twice the buffer for a connection
+    /// whose version it has to find out.
+    http1: http1::Builder,
+    /// For any other client.
+    either: auto::Builder<StreamExecutor>,
+}
+
+impl HttpBuilders {
+    fn new(
+        options: &ListenOptions,
+        patience: Duration,
+        phase: &watch::Receiver<ListenPhase>,
+    ) -> Arc<Self> {
+        let max_head = options.max_head.max(8192);
+        let mut http1 = http1::Builder::new();
         // A timer for each request costs more than one for the connection.
-        .header_read_timeout(None)
-        .max_buf_size(options.max_head.max(8192));
-    http.http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(options.max_head).unwrap_or(u32::MAX))
-        // An idle HTTP/2 connection has no head to wait for; pings find the dead ones.
-        .keep_alive_interval(patience)
-        .keep_alive_timeout(patience);
-    http
+        http1.header_read_timeout(None).max_buf_size(max_head);
+        let mut either = auto::Builder::new(StreamExecutor { phase: phase.clone() });
+        either.http1().header_read_timeout(None).max_buf_size(max_head);
+        either
+            .http2()
+            .timer(TokioTimer::new())
+            .max_header_list_size(u32::try_from(options.max_head).unwrap_or(u32::MAX))
+            // An idle HTTP/2 connection has no head to wait for; pings find the dead ones.
+            .keep_alive_interval(patience)
+            .keep_alive_timeout(patience);
+        Arc::new(Self { http1, either })
+    }
 }
 
 tokio::task_local! {
@@ -214,10 +229,10 @@ where
 
 /// Serves one connection. `only` is what a connection of the reserve may ask for.
 async fn serve_one<S, B>(
-    http: Builder<StreamExecutor>,
-    stream: PeerStream,
+    http: Arc<HttpBuilders>,
+    mut stream: PeerStream,
     service: S,
-    watching: watch::Receiver<ListenPhase>,
+    mut phase: watch::Receiver<ListenPhase>,
     patience: Duration,
     only: Option<Arc<[String]>>,
 ) where
@@ -227,6 +242,17 @@ async fn serve_one<S, B>(
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    // hyper's own timer starts only after it knows the HTTP version, which a
+    // peer that sends nothing, or the start of a preface, never lets it know.
+    let mut silence = pin!(tokio::time::sleep(patience));
+    let is_http1 = tokio::select! {
+        is_http1 = stream.begins_with_http1() => is_http1,
+        () = reached(&mut phase, ListenPhase::Draining) => return,
+        () = silence.as_mut() => {
+            tracing::debug!("peer sent nothing in time");
+            return;
+        }
+    };
     let is_reserve = only.is_some();
     let leaving = Arc::new(Notify::new());
     let peer = stream.peer.clone();
@@ -266,72 +292,94 @@ async fn serve_one<S, B>(
             }
         }
     });
-    let connection = pin!(http.serve_connection_with_upgrades(TokioIo::new(stream), noting));
-    let leave = UpgradeableConnection::graceful_shutdown;
-    look_after(connection, leave, &peer, &leaving, watching, (patience, is_reserve)).await;
+    let io = TokioIo::new(stream);
+    let ends = ConnectionEnds { phase, peer, leaving, patience, is_reserve, silence };
+    if is_http1 {
+        let connection = http.http1.serve_connection(io, noting).with_upgrades();
+        ends.conduct(connection, http1::UpgradeableConnection::graceful_shutdown).await;
+    } else {
+        let connection = http.either.serve_connection_with_upgrades(io, noting);
+        Box::pin(ends.conduct(connection, auto::UpgradeableConnection::graceful_shutdown)).await;
+    }
 }
 
-/// Polls a connection to its end, which may have one of several reasons.
-async fn look_after<C: Future<Output = Result<(), Box<dyn Error + Send + Sync>>>>(
-    mut connection: Pin<&mut C>,
-    leave: impl Fn(Pin<&mut C>),
-    peer: &ClientPeer,
-    leaving: &Notify,
-    mut watching: watch::Receiver<ListenPhase>,
-    (patience, is_reserve): (Duration, bool),
-) {
-    let (mut serving, mut waiting) = (TaskPart::new(), TaskPart::new());
-    let mut silence = pin!(tokio::time::sleep(patience));
-    let mut awaited = ListenPhase::Draining;
-    loop {
-        let event = {
-            let mut event = pin!(async {
-                tokio::select! {
-                    () = reached(&mut watching, awaited) => ConnectionEvent::Phase,
-                    () = poll_fn(|cx| peer.poll_cut(cx)) => ConnectionEvent::Cut,
-                    () = leaving.notified() => ConnectionEvent::Leaving,
-                    () = silence.as_mut() => ConnectionEvent::Silence,
-                }
-            });
-            poll_fn(|cx| {
-                at_one_time(|| match serving.poll(cx, |cx| connection.as_mut().poll(cx)) {
-                    Poll::Ready(ended) => Poll::Ready(ConnectionEvent::Ended(ended)),
-                    Poll::Pending => waiting.poll(cx, |cx| event.as_mut().poll(cx)),
+/// What ends a connection besides its client.
+struct ConnectionEnds<'a> {
+    phase: watch::Receiver<ListenPhase>,
+    peer: ClientPeer,
+    /// Told when the connection is to end with its next answer.
+    leaving: Arc<Notify>,
+    /// How long the head of a request may take.
+    patience: Duration,
+    is_reserve: bool,
+    silence: Pin<&'a mut Sleep>,
+}
+
+impl ConnectionEnds<'_> {
+    /// Runs a connection to its end. `leave` has it end after the answers that are owed.
+    async fn conduct<C, E>(mut self, connection: C, leave: impl Fn(Pin<&mut C>))
+    where
+        C: Future<Output = Result<(), E>>,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let mut connection = pin!(connection);
+        let (mut serving, mut waiting) = (TaskPart::new(), TaskPart::new());
+        let mut awaited = ListenPhase::Draining;
+        loop {
+            let event = {
+                let mut event = pin!(self.wait(awaited));
+                poll_fn(|cx| {
+                    at_one_time(|| match serving.poll(cx, |cx| connection.as_mut().poll(cx)) {
+                        Poll::Ready(ended) => Poll::Ready(Err(ended)),
+                        Poll::Pending => waiting.poll(cx, |cx| event.as_mut().poll(cx)).map(Ok),
+                    })
                 })
-            })
-            .await
-        };
-        match event {
-            ConnectionEvent::Ended(ended) => {
-                if let Err(error) = ended {
+                .await
+            };
+            match event {
+                Err(Ok(())) => return,
+                Err(Err(error)) => {
+                    let error: Box<dyn Error + Send + Sync> = error.into();
                     tracing::debug!(error, "connection ended early");
-                }
-                return;
-            }
-            ConnectionEvent::Cut => {
-                tracing::debug!("connection of a client that is gone, or does not read, is cut");
-                return;
-            }
-            ConnectionEvent::Phase
-                if awaited == ListenPhase::Cut || watching.has_changed().is_err() =>
-            {
-                return;
-            }
-            ConnectionEvent::Phase => awaited = ListenPhase::Cut,
-            ConnectionEvent::Leaving => {}
-            ConnectionEvent::Silence => {
-                // The head of a request must come in time after the answer to the one before.
-                let due = peer.silent_since().unwrap_or_else(now) + patience;
-                if is_reserve || due <= now() {
-                    tracing::debug!("peer sent no request in time");
                     return;
                 }
-                silence.as_mut().reset(due.into());
-                continue;
+                Ok(ConnectionEvent::Cut) => {
+                    tracing::debug!(
+                        "connection of a client that is gone, or does not read, is cut"
+                    );
+                    return;
+                }
+                Ok(ConnectionEvent::Phase)
+                    if awaited == ListenPhase::Cut || self.phase.has_changed().is_err() =>
+                {
+                    return;
+                }
+                Ok(ConnectionEvent::Phase) => awaited = ListenPhase::Cut,
+                Ok(ConnectionEvent::Leaving) => {}
+                Ok(ConnectionEvent::Silence) => {
+                    // The head of a request must come in time after the answer to the last one.
+                    let due = self.peer.silent_since().unwrap_or_else(now) + self.patience;
+                    if self.is_reserve || due <= now() {
+                        tracing::debug!("peer sent no request in time");
+                        return;
+                    }
+                    self.silence.as_mut().reset(due.into());
+                    continue;
+                }
             }
+            leave(connection.as_mut());
+            serving.look_again();
         }
-        leave(connection.as_mut());
-        serving.look_again();
+    }
+
+    /// Waits for something to do but for what the client sends and gets.
+    async fn wait(&mut self, phase: ListenPhase) -> ConnectionEvent {
+        tokio::select! {
+            () = reached(&mut self.phase, phase) => ConnectionEvent::Phase,
+            () = poll_fn(|cx| self.peer.poll_cut(cx)) => ConnectionEvent::Cut,
+            () = self.leaving.notified() => ConnectionEvent::Leaving,
+            () = self.silence.as_mut() => ConnectionEvent::Silence,
+        }
     }
 }
 
@@ -558,12 +606,14 @@ impl Drop for Answering {
 
 /// What there is to do for a connection.
 enum ConnectionEvent {
-    Ended(Result<(), Box<dyn Error + Send + Sync>>),
     Phase,
     Leaving,
     Cut,
     Silence,
 }
+
+/// What a client sends first that speaks HTTP/2 (RFC 9113, 3.4).
+const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A connection as hyper reads and writes it.
 struct PeerStream {
@@ -590,6 +640,15 @@ impl PeerStream {
         let state = PeerState { silent_since: Some(now()), ..PeerState::default() };
         let (read, peer) = (ReadSide::Open(read), ClientPeer(Arc::new(Mutex::new(state)), address));
         Self { read, write, peer, is_full: false, _slot: slot }
+    }
+
+    /// Whether the first bytes, which are left to be read, cannot begin HTTP/2.
+    async fn begins_with_http1(&mut self) -> bool {
+        let mut first = [0; HTTP2.len()];
+        let ReadSide::Open(read) = &mut self.read else { return false };
+        // A connection that has ended or is broken is for hyper to find.
+        let length = read.peek(&mut first).await.unwrap_or(0);
+        !HTTP2.starts_with(&first[..length])
     }
 
     fn written<T>(&mut self, wrote: Poll<T>) -> Poll<T> {

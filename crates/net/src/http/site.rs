@@ -23,12 +23,14 @@ use switchboard_proto::exchange::Carrier;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
 use super::body::{Body, BodyBudget, HttpCounters, RequestBody};
 use super::endpoint::{self, HttpReply, HttpSessions};
+use super::listen::{self, ListenOptions};
 pub use super::page::SitePage;
 use super::page::{self, LivePage};
 use super::ws::{self, Sockets};
@@ -718,6 +720,17 @@ impl Sites {
     /// Ends every site; see [`Site::close`].
     pub fn close(&self) {
         self.each().iter().for_each(Site::close);
+    }
+
+    /// Serves `listener` until `shutdown`, as [`listen::serve`] does. All types are known
+    /// here, so that no crate compiles the HTTP server for itself once more.
+    pub fn serve(
+        self,
+        listener: TcpListener,
+        options: ListenOptions,
+        shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(listen::serve(listener, self, options, shutdown))
     }
 
     /// Ends every site within `grace`, which is that of the listener: calls go on

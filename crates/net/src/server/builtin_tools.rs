@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use switchboard_proto::jsonrpc::Part;
+use switchboard_proto::moment;
 
 use super::Error;
 use super::tool::{Nature, Tool, ToolOutcome, ToolResult};
@@ -23,7 +24,31 @@ const KEY: &str = "switchboard/traceId";
 /// The last calls, newest last.
 #[derive(Debug, Default)]
 pub(super) struct Traces {
-    calls: Mutex<VecDeque<Value>>,
+    calls: Mutex<VecDeque<CallTrace>>,
+}
+
+/// How a call went.
+#[derive(Debug)]
+struct CallTrace {
+    id: String,
+    tool: String,
+    ended: SystemTime,
+    elapsed: Duration,
+    success: bool,
+    code: Option<Value>,
+}
+
+impl CallTrace {
+    fn to_json(&self) -> Value {
+        json!({
+            "traceId": self.id,
+            "tool": self.tool,
+            "startedAt": moment::text(self.ended - self.elapsed),
+            "durationMs": u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX),
+            "success": self.success,
+            "errorCode": self.code,
+        })
+    }
 }
 
 impl Traces {
@@ -44,14 +69,8 @@ impl Traces {
             }
             Err(error) => (false, Some(error.code.into())),
         };
-        let trace = json!({
-            "traceId": id,
-            "tool": tool,
-            "startedAt": switchboard_proto::moment::text(std::time::SystemTime::now() - elapsed),
-            "durationMs": u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
-            "success": success,
-            "errorCode": code,
-        });
+        let (tool, ended) = (tool.to_owned(), SystemTime::now());
+        let trace = CallTrace { id: id.clone(), tool, ended, elapsed, success, code };
         let mut calls = lock(&self.calls);
         if calls.len() >= MOST_TRACES {
             calls.pop_front();
@@ -62,7 +81,7 @@ impl Traces {
     }
 
     fn find(&self, id: &str) -> Option<Value> {
-        lock(&self.calls).iter().rev().find(|trace| trace["traceId"] == id).cloned()
+        lock(&self.calls).iter().rev().find(|trace| trace.id == id).map(CallTrace::to_json)
     }
 }
 

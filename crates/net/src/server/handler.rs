@@ -1,5 +1,6 @@
 //! The raw level of a server: its [`Handler`] with requests, notifications and errors.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde::Serialize;
 use serde_json::{Value, json};
-use switchboard_proto::jsonrpc::{Kind, Message, Part};
+use switchboard_proto::jsonrpc::{Kind, Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::refusal::{Refusal, code};
 use switchboard_proto::revision::{Era, Revision};
@@ -96,8 +97,14 @@ impl Request {
 
     /// One member of the parameters that must be a string.
     pub fn text(&self, name: &str) -> Result<String, Error> {
-        let text = self.message.body().string(name).map(std::borrow::Cow::into_owned);
+        let text = self.message.body().string(name).map(Cow::into_owned);
         text.ok_or_else(|| Error::invalid_params(format!("params.{name} must be a string")))
+    }
+
+    /// The same of a member that was noted when the request was read.
+    pub(super) fn member(&self, member: Member) -> Result<Cow<'_, str>, Error> {
+        let why = || Error::invalid_params(format!("params.{} must be a string", member.key()));
+        self.message.string(member).ok_or_else(why)
     }
 
     /// What the parameters say, read.

@@ -219,7 +219,7 @@ impl ServerTask {
         let mut task = self.to_json(Era::Modern);
         let progress = self.progress.borrow();
         match &progress.end {
-            Some(TaskEnd::Result(result)) => task["result"] = result.to_json(),
+            Some(TaskEnd::Result(result)) => task["result"] = json!(result),
             Some(TaskEnd::Error(error)) => task["error"] = json!(error),
             Some(TaskEnd::Cancelled) => {}
             None => {
@@ -506,7 +506,7 @@ async fn task_result(task: &ServerTask) -> Result<Bytes, Error> {
     match over.ok().and_then(|progress| progress.end.clone()) {
         Some(TaskEnd::Result(result)) => {
             let result = result.with_meta(RELATED, json!({"taskId": task.id}));
-            Ok(result.to_json().to_string().into())
+            result.to_text()
         }
         Some(TaskEnd::Error(error)) => Err(error),
         Some(TaskEnd::Cancelled) | None => Err(Error::invalid_params("the task was cancelled")),

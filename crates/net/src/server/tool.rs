@@ -10,8 +10,9 @@ use http::HeaderMap;
 use jsonschema::Validator;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::header::param::{self, Annotation};
@@ -20,7 +21,7 @@ use switchboard_proto::refusal::Refusal;
 
 use super::catalog::{self, BuildError, Code, ListedEntry, describe};
 use super::context::Context;
-use super::handler::{BoxedFuture, Error};
+use super::handler::{BoxedFuture, Error, RawResult};
 use super::server_tasks::TaskSupport;
 
 /// A tool that is complete: it has a name, a schema, and something to do.
@@ -371,24 +372,36 @@ impl ToolResult {
         self.is_error
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    /// As it stands on the wire.
+    pub(super) fn to_text(&self) -> RawResult {
+        let text = serde_json::to_vec(self);
+        text.map(Into::into).map_err(|error| Error::internal(error.to_string()))
+    }
+}
+
+/// As it stands on the wire.
+impl Serialize for ToolResult {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if let Some(created) = &self.created {
-            return created.clone();
+            return created.serialize(serializer);
         }
-        let mut result = json!({"content": self.content});
-        if let Some(value) = &self.structured {
-            result["structuredContent"] = value.clone();
-            if self.content.is_empty() {
-                result["content"] = json!([Content::text(value.to_string())]);
+        let mut members = serializer.serialize_map(None)?;
+        match &self.structured {
+            Some(value) if self.content.is_empty() => {
+                members.serialize_entry("content", &[Content::text(value.to_string())])?;
             }
+            _ => members.serialize_entry("content", &self.content)?,
+        }
+        if let Some(value) = &self.structured {
+            members.serialize_entry("structuredContent", value)?;
         }
         if self.is_error {
-            result["isError"] = true.into();
+            members.serialize_entry("isError", &true)?;
         }
         if !self.meta.is_empty() {
-            result["_meta"] = json!(self.meta);
+            members.serialize_entry("_meta", &self.meta)?;
         }
-        result
+        members.end()
     }
 }
 
@@ -493,13 +506,31 @@ impl Nature {
 #[serde(transparent)]
 #[must_use]
 pub struct Content {
-    block: Value,
+    block: Block,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+enum Block {
+    /// Most are this, and are written as they are.
+    Text(TextBlock),
+    Any(Value),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename = "text")]
+struct TextBlock {
+    text: String,
 }
 
 impl Content {
     /// Words.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { block: json!({"type": "text", "text": text.into()}) }
+        Self { block: Block::Text(TextBlock { text: text.into() }) }
+    }
+
+    fn any(block: Value) -> Self {
+        Self { block: Block::Any(block) }
     }
 
     /// A picture.
@@ -513,28 +544,29 @@ impl Content {
     }
 
     fn encoded(kind: &str, bytes: &[u8], mime: &str) -> Self {
-        Self { block: json!({"type": kind, "data": STANDARD.encode(bytes), "mimeType": mime}) }
+        Self::any(json!({"type": kind, "data": STANDARD.encode(bytes), "mimeType": mime}))
     }
 
     /// The contents of a resource, in place.
     pub fn resource(contents: &Contents) -> Self {
-        Self { block: json!({"type": "resource", "resource": contents.item}) }
+        Self::any(json!({"type": "resource", "resource": contents.item}))
     }
 
     /// A resource to read if need be.
     pub fn link(uri: &str, name: &str) -> Self {
-        Self { block: json!({"type": "resource_link", "uri": uri, "name": name}) }
+        Self::any(json!({"type": "resource_link", "uri": uri, "name": name}))
     }
 
     /// The same with another member: `annotations`, `_meta`, `description`, ...
-    pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
-        self.block[member] = value.into();
-        self
+    pub fn with(self, member: &str, value: impl Into<Value>) -> Self {
+        let mut block = json!(self);
+        block[member] = value.into();
+        Self::any(block)
     }
 
     /// A block as it stands on the wire.
     pub fn raw(block: Map<String, Value>) -> Self {
-        Self { block: Value::Object(block) }
+        Self::any(Value::Object(block))
     }
 }
 

@@ -157,7 +157,7 @@ impl Upstream {
                 lock(&this.core).order.remove(&arrived);
             }
             if confirms && let Some(endpoint) = &this.http {
-                this.listen(endpoint);
+                this.begin_listening(endpoint);
             }
         })
     }
@@ -200,7 +200,7 @@ impl Upstream {
         // The server may say more than its answer, and only a listen stream may hear that.
         let is_followed_by_more = method == method::SUBSCRIBE || method::may_ask(method);
         if self.era() == Era::Legacy && is_followed_by_more && !endpoint.is_settled() {
-            Box::pin(endpoint.until_heard()).await;
+            Box::pin(self.until_heard(endpoint)).await;
         }
         if post.greets() {
             Box::pin(self.renew_credentials()).await;

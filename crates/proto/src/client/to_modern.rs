@@ -403,7 +403,7 @@ fn older_answer(answer: &Message, method: &str, revision: Revision, wrapped: boo
         return project::error_for_legacy(answer, method).into();
     }
     let own = answer.without_meta(&[Member::MetaServer]);
-    let result = project::legacy(own.payload_bytes(), method, revision, wrapped);
+    let result = project::legacy(own.payload_bytes(), method, revision, || wrapped);
     result.map(|result| answer.with_payload(&result)).into()
 }
 

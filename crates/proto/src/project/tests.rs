@@ -47,7 +47,7 @@ fn a_legacy_result_loses_what_its_client_has_never_heard_of() {
     let strip = |text| to_all("x", text)[3].clone();
     assert_eq!(strip(r#"{"a": 1,"resultType":"complete","ttlMs":0 }"#), r#"{"a": 1}"#);
     assert_eq!(strip(r#"{ "a": 1,"_meta":{"k":[ 1.0]} }"#), r#"{ "a": 1,"_meta":{"k":[ 1.0]} }"#);
-    let legacy = legacy(Bytes::from_static(b"7"), "x", Revision::NEWEST_LEGACY, false);
+    let legacy = legacy(Bytes::from_static(b"7"), "x", Revision::NEWEST_LEGACY, || false);
     assert_eq!(legacy, Err(no_object()));
 }
 
@@ -73,7 +73,7 @@ fn structure_is_an_object_or_text_for_who_knows_no_better() {
 #[test]
 fn structure_of_a_tool_with_a_wrapped_schema_is_wrapped_though_it_is_an_object() {
     let text = br#"{"content":[{"type":"text","text":"t"}],"structuredContent":{"a":1}}"#;
-    let show = |revision| legacy(Bytes::from_static(text), method::CALL_TOOL, revision, true);
+    let show = |revision| legacy(Bytes::from_static(text), method::CALL_TOOL, revision, || true);
     let fitting =
         br#"{"content":[{"type":"text","text":"t"}],"structuredContent":{"result":{"a":1}}}"#;
     assert_eq!(show(Revision::NEWEST_LEGACY).unwrap(), fitting.as_slice());
@@ -191,7 +191,7 @@ fn to_all(method: &str, text: &str) -> [String; 5] {
             return text.to_owned();
         }
         let shown =
-            legacy(Bytes::copy_from_slice(text.as_bytes()), method, revision, false).unwrap();
+            legacy(Bytes::copy_from_slice(text.as_bytes()), method, revision, || false).unwrap();
         String::from_utf8(shown.to_vec()).unwrap()
     })
 }

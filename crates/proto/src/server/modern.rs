@@ -212,7 +212,9 @@ impl ModernServerHalf {
     }
 
     fn answer(&mut self, call: &ModernCall, answer: &Message) {
-        let text = stamp(&answer.with_id(&call.id), &call.id).text().clone();
+        let own = answer.with_id(&call.id);
+        let own = if call.listens { stamp(&own, &call.id) } else { own };
+        let text = own.text().clone();
         if self.carrier == Carrier::Http && !call.streaming {
             let status = answer.error_code().map_or(200, status_of_error);
             self.out.push_back((call.lane, Frame::Answer { status, text }));

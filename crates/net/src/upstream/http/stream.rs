@@ -14,6 +14,10 @@
 //!
 //! Each session has one. After too many attempts in a row it is lost, until the
 //! server answers a call, a client begins to listen, or half a minute has passed.
+//!
+//! A connection for one client alone has none while that client has no stream of its own
+//! and no call open: nothing that the server says could be passed on. A call that the
+//! server may have questions about, or the client's stream, opens it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +26,7 @@ use std::time::Duration;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
 use switchboard_proto::backoff::Reconnect;
-use switchboard_proto::client::ClientHalf;
+use switchboard_proto::client::{ClientHalf, Sharing};
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::framing::{EventDecoder, EventTooLong};
@@ -56,6 +60,9 @@ const HEAR_WAIT: Duration = Duration::from_millis(250);
 /// How long a server is left alone that was tried too often, while a client
 /// waits to hear of it.
 const SELDOM: Duration = Duration::from_secs(30);
+
+/// How often we look whether a client could still be told what the server says.
+const REST_AFTER: Duration = Duration::from_secs(30);
 
 /// One stream over all its connections.
 struct StreamState {
@@ -96,6 +103,8 @@ pub(super) enum ListenState {
     /// The server has not said yet whether we may.
     Asking,
     Listening,
+    /// No client could be told what we hear.
+    Resting,
     /// The stream kept breaking; worth another try when the server is seen to answer.
     Lost,
     /// The server does not offer it.
@@ -104,7 +113,7 @@ pub(super) enum ListenState {
 
 impl ListenState {
     fn is_settled(self) -> bool {
-        !matches!(self, Self::NotYet | Self::Asking)
+        !matches!(self, Self::NotYet | Self::Asking | Self::Resting)
     }
 }
 
@@ -311,8 +320,8 @@ impl Upstream {
     pub(super) fn listen(self: &Arc<Self>, endpoint: &HttpEndpoint) {
         let mut session = None;
         let begins = |listening| {
-            use ListenState::{Late, Lost, NotYet};
-            let begins = matches!(listening, NotYet | Late | Lost);
+            use ListenState::{Late, Lost, NotYet, Resting};
+            let begins = matches!(listening, NotYet | Late | Lost | Resting);
             session = begins.then(|| endpoint.session());
             begins
         };
@@ -322,11 +331,29 @@ impl Upstream {
         }
     }
 
+    /// The handshake is over: listens, if a client could be told what we hear.
+    pub(super) fn begin_listening(self: &Arc<Self>, endpoint: &HttpEndpoint) {
+        use ListenState::{Late, NotYet, Resting};
+        endpoint.change_listening(|it| matches!(it, NotYet | Late), Resting);
+        // A client that begins to listen after this look calls `listen_again`.
+        if self.can_pass_on() {
+            self.listen(endpoint);
+        }
+    }
+
+    /// Waits until the server has let us listen, or has not.
+    pub(super) async fn until_heard(self: &Arc<Self>, endpoint: &HttpEndpoint) {
+        if *endpoint.listening.borrow() == ListenState::Resting {
+            self.listen(endpoint);
+        }
+        endpoint.until_heard().await;
+    }
+
     /// Waits until it is known whether the server lets us listen.
-    pub(crate) async fn until_listening(&self) {
+    pub(crate) async fn until_listening(self: &Arc<Self>) {
         let by_http = lock(&self.core).transport == Transport::Http;
         if let Some(endpoint) = self.http.as_ref().filter(|_| by_http) {
-            self.stop.until(endpoint.until_heard()).await;
+            self.stop.until(self.until_heard(endpoint)).await;
         }
     }
 
@@ -337,13 +364,32 @@ impl Upstream {
 
     /// Time to listen again, if that had been given up: the server has answered,
     /// or a client begins to wait for what it says.
-    pub(in crate::upstream) fn listen_again(self: &Arc<Self>) {
+    pub(crate) fn listen_again(self: &Arc<Self>) {
         let Some(endpoint) = &self.http else { return };
-        let is_lost = *endpoint.listening.borrow() == ListenState::Lost;
-        if is_lost {
-            *lock(&endpoint.strain) = None;
-            self.listen(endpoint);
+        let listening = *endpoint.listening.borrow();
+        match listening {
+            ListenState::Lost => *lock(&endpoint.strain) = None,
+            ListenState::Resting if self.can_pass_on() => {}
+            _ => return,
         }
+        self.listen(endpoint);
+    }
+
+    /// Whether a client could be told now what the server says besides its answers.
+    fn can_pass_on(&self) -> bool {
+        self.is_used() || self.can_tell()
+    }
+
+    /// Whether a client could be told now what belongs to no call.
+    fn can_tell(&self) -> bool {
+        let is_alone = lock(&self.core).sharing == Sharing::Alone;
+        let clients = self.attached();
+        !is_alone || clients.is_empty() || clients.iter().any(|client| client.hears())
+    }
+
+    /// Waits until no client could be told what we hear.
+    async fn until_unheard(&self) {
+        while self.stop.sleep(REST_AFTER).await && self.can_pass_on() {}
     }
 
     /// Whether a client would miss what the server says.
@@ -359,11 +405,21 @@ impl Upstream {
         let last = lock(&endpoint.last_event).take();
         stream.last_event = last.filter(|(number, _)| *number == session.number).map(|last| last.1);
         let hearing = Box::pin(self.hear(endpoint, &session, &mut stream));
+        let hearing = race(self.until_unheard(), hearing);
         let listening = race(endpoint.until_after(&session), hearing);
         let Some(Either::Right(end)) = self.stop.until(listening).await else { return };
+        let end = match end {
+            Either::Left(()) => ListenState::Resting,
+            Either::Right(end) => end,
+        };
         *lock(&endpoint.last_event) = stream.last_event.map(|last| (session.number, last));
         let is_ours = |_| endpoint.session().number == session.number;
         endpoint.change_listening(is_ours, end);
+        if end == ListenState::Resting {
+            endpoint.missed.store(endpoint.was_heard.load(Ordering::Relaxed), Ordering::Relaxed);
+            // A client may have begun to listen meanwhile.
+            return self.listen_again();
+        }
         if end != ListenState::Lost || !self.is_awaited() {
             return;
         }
@@ -391,7 +447,8 @@ impl Upstream {
                     was_heard = true;
                     endpoint.was_heard.store(true, Ordering::Relaxed);
                     self.handle_hearing(true);
-                    let missed = endpoint.missed.swap(false, Ordering::Relaxed);
+                    // A client without a stream would have missed it at the server, too.
+                    let missed = self.can_tell() && endpoint.missed.swap(false, Ordering::Relaxed);
                     if missed && stream.last_event.is_none() {
                         self.step(ClientHalf::handle_gap).detach();
                     }
@@ -453,7 +510,6 @@ fn is_final(status: StatusCode, was_heard: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use http::{HeaderMap, Uri};
-    use switchboard_proto::client::Sharing;
     use switchboard_proto::revision::Era;
 
     use super::*;

@@ -143,7 +143,7 @@ async fn the_stream_of_a_cancelled_call_ends_as_the_servers_does() {
     let bridge = Bridge::new(target, Children::PerSession, Arc::new(Limits::default()));
     let url = site(&bridge).await;
     let mut browser = Browser::new(&url);
-    tokio::join!(browser.greet(), server.greet(Some("s1"), LEGACY));
+    tokio::join!(browser.greet(), server.greet_only(Some("s1"), LEGACY));
     for answers in [true, false] {
         let body =
             json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t"}});
@@ -152,6 +152,10 @@ async fn the_stream_of_a_cancelled_call_ends_as_the_servers_does() {
         let call = tokio::spawn(async move {
             fetch.send(request).await.unwrap().into_body().collect().await.unwrap().to_bytes()
         });
+        if answers {
+            // The first call begins to listen.
+            server.get().await.answer(405, &[], "").await;
+        }
         let hit = server.post("tools/call").await;
         let id = hit.message()["id"].clone();
         let mut stream = hit.stream().await;

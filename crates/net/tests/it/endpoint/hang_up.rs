@@ -93,19 +93,52 @@ async fn nobody_is_hung_up_on_who_cannot_come_back() {
     }
 }
 
-/// wire: HTTP-8, HTTP-11, GW-26, GW-53
-#[tokio::test]
-async fn a_server_that_hangs_up_on_us_hangs_up_on_the_client_too() {
-    let mut server = HttpServer::start().await;
+/// A client over HTTP, after its handshake, and the bridge to its server.
+async fn before(server: &mut HttpServer) -> (Arc<Bridge>, Client) {
     let headers = http::HeaderMap::new();
     let target = ServerTarget::url(server.url("/mcp"), Strategy::HttpOnly, headers, fetch());
     let bridge = Bridge::new(target, Children::PerSession, Arc::new(Limits::default()));
     let options = SiteOptions { keep_alive: NEVER, ..SiteOptions::default() };
     let way = Way::Direct(Site::new(Arc::clone(&bridge) as _, options));
-    let (client, ()) = tokio::join!(Client::ready(way, LEGACY), server.greet(Some("s"), LEGACY));
+    let (client, ()) =
+        tokio::join!(Client::ready(way, LEGACY), server.greet_only(Some("s"), LEGACY));
+    (bridge, client)
+}
 
+/// What a server says could not be passed on else.
+/// wire: HTTP-13
+#[tokio::test(start_paused = true)]
+async fn a_server_is_listened_to_while_its_client_listens_or_calls() {
+    let mut server = HttpServer::start().await;
+    let (_bridge, client) = before(&mut server).await;
+    assert_eq!(server.waiting(|hit| hit.method == "GET"), 0);
+    let (mut listening, mut stream) =
+        tokio::join!(client.listen(None), async { server.get().await.stream().await });
+    let changed = "notifications/tools/list_changed";
+    stream.event(&json!({"jsonrpc": "2.0", "method": changed})).await;
+    assert_eq!(listening.message().await.0["method"], changed);
+    tokio::time::advance(Duration::from_mins(2)).await;
+    stream.event(&json!({"jsonrpc": "2.0", "method": changed})).await;
+    assert_eq!(listening.message().await.0["method"], changed, "however long it is silent");
+    drop(listening);
+    tokio::time::advance(Duration::from_mins(1)).await;
+    stream.gone().await;
+    let message = call(1, "t");
+    let (reply, ()) = tokio::join!(client.post(&message), async {
+        server.get().await.answer(405, &[], "").await;
+        server.post("tools/call").await.result(json!({"content": []})).await;
+    });
+    assert_eq!(reply.status, 200);
+}
+
+/// wire: HTTP-8, HTTP-11, GW-26, GW-53
+#[tokio::test]
+async fn a_server_that_hangs_up_on_us_hangs_up_on_the_client_too() {
+    let mut server = HttpServer::start().await;
+    let (bridge, client) = before(&mut server).await;
     let message = call(7, "slow");
     let (mut reply, id) = tokio::join!(client.post(&message), async {
+        server.get().await.answer(405, &[], "").await;
         let hit = server.post("tools/call").await;
         let id = hit.message()["id"].clone();
         hit.stream().await.write("id: up-0\nretry: 10\ndata:\n\n").await;
