@@ -81,6 +81,17 @@ pub enum GrantType {
     },
 }
 
+impl GrantType {
+    /// The extension of the protocol that this grant is, if it is one (OX-7).
+    pub fn extension(&self) -> Option<&'static str> {
+        match self {
+            Self::ClientCredentials => Some("io.modelcontextprotocol/oauth-client-credentials"),
+            Self::Enterprise(_) => Some("io.modelcontextprotocol/enterprise-managed-authorization"),
+            Self::Code | Self::Device | Self::Workload { .. } | Self::Exchange { .. } => None,
+        }
+    }
+}
+
 /// The identity provider of a company.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum IdentityProvider {
