@@ -78,7 +78,7 @@ impl UserConnector {
     }
 
     /// The servers that users have accounts at, by the names of the records without a user.
-    fn servers_with_accounts(&self) -> HashMap<String, Arc<ServerPlan>> {
+    pub(super) fn servers_with_accounts(&self) -> HashMap<String, Arc<ServerPlan>> {
         let fleet = self.fleet.get().and_then(Weak::upgrade);
         let running = fleet.map(|fleet| fleet.running_servers());
         let plans = running.iter().flat_map(|it| it.values()).map(|it| &it.plan);

@@ -401,11 +401,15 @@ impl Flow {
             && metadata.client_id_metadata_document_supported
         {
             let redirect_uris = vec![self.goal.redirect.uri.clone()];
-            let auth_method = settings.private_key.as_ref().map(|_| AuthMethod::PrivateKeyJwt);
-            let client_id = url.clone();
+            let public = settings.public_metadata_url.as_ref();
+            let public = public.filter(|_| !metadata.takes_signatures());
+            let private_key = settings.private_key.clone().filter(|_| public.is_none());
+            let auth_method = private_key.as_ref().map(|_| AuthMethod::PrivateKeyJwt);
+            let client_id = public.unwrap_or(url).clone();
             return Ok(Registration {
                 issuer,
                 client_id,
+                private_key,
                 auth_method,
                 redirect_uris,
                 ..Registration::default()
@@ -542,6 +546,7 @@ impl Flow {
         let given = given.filter(|method| has_secret || *method == AuthMethod::None);
         let method = given.unwrap_or_else(|| self.choose_method(&found.metadata, has_secret));
         Ok(Registration {
+            private_key: None,
             issuer,
             client_id: new.client_id,
             client_secret: new.client_secret,

@@ -36,6 +36,8 @@ pub struct OauthSettings {
     pub assume_pkce: bool,
     /// A document that describes us; its URL is our id where that is understood.
     pub client_metadata_url: Option<String>,
+    /// The same without a key, for authorization servers that take no signatures of ours.
+    pub public_metadata_url: Option<String>,
     /// What is registered of us beside what must be.
     pub client_metadata: Map<String, Value>,
     /// The ID token goes to the server in the place of the access token.

@@ -383,6 +383,28 @@ fn the_client_is_who_the_user_says_then_a_document_then_registered() {
     assert!(world.opened().contains("client_id=https%3A%2F%2Fme.example%2Fclient.json&"));
     assert!(!world.log.iter().any(|line| line.contains("/register")));
 
+    // With a key, where the server takes signatures of ours; without, where it does not.
+    world.settings.private_key = Some(Secret::new("pem"));
+    world.settings.public_metadata_url = Some("https://me.example/public.json".to_owned());
+    for (methods, algorithms, document) in [
+        (json!(["private_key_jwt"]), json!(null), "client"),
+        (json!(["none", "private_key_jwt"]), json!(["ES256"]), "client"),
+        (json!(["private_key_jwt"]), json!(["RS256"]), "public"),
+        (json!(["none"]), json!(null), "public"),
+        (json!(null), json!(null), "public"),
+    ] {
+        world.say("token_endpoint_auth_methods_supported", methods);
+        world.say("token_endpoint_auth_signing_alg_values_supported", algorithms);
+        world.log.clear();
+        let record = world.sign_in().unwrap();
+        let id = format!("client_id=https%3A%2F%2Fme.example%2F{document}.json&");
+        assert!(world.opened().contains(&id), "{}", world.opened());
+        assert_eq!(world.token_requests()[0].contains("client_assertion="), document == "client");
+        // A renewal needs nothing but the record.
+        assert_eq!(record.source.client.private_key.is_some(), document == "client");
+    }
+    world.settings.private_key = None;
+
     world.settings.client_id = Some("my id".to_owned());
     world.settings.client_secret = Some(Secret::new("s:1"));
     world.log.clear();
