@@ -204,9 +204,10 @@ impl TokenProcess {
         let credential = Arc::new(OneToken(Mutex::new("one"), until));
         let command = Command::new("sh").args(["-c", TELLS_TOKEN]);
         let path = std::env::vars_os().filter(|(name, _)| name == "PATH").collect();
-        let server = ServerTarget::command(command, path).speaking(Era::Modern);
         let shown: Arc<OneToken> = Arc::clone(&credential);
-        let server = server.injecting(shown, TokenInjection::Env("TOKEN".to_owned()));
+        let server = ServerTarget::command(command, path)
+            .injecting(shown, TokenInjection::Env("TOKEN".to_owned()))
+            .speaking(Era::Modern);
         let bridge = Bridge::new(server, Children::PerUser, Arc::default());
         let (backend, limits): (Arc<Bridge>, _) = (Arc::clone(&bridge), Limits::default());
         let ada = ClientConnection::new(Era::Modern, Carrier::Http, backend, &limits, false);
@@ -217,7 +218,8 @@ impl TokenProcess {
     fn open(&self, exchange: u64, method: &str) -> (Call, oneshot::Receiver<Outcome>) {
         let (waiter, answer) = AnswerWaiter::standing_in_for(&self.ada);
         let call = Call::new(waiter, Exchange(exchange));
-        let request = Message::request(&1.into(), method, Some(b"{}"));
+        let params = br#"{"notifications":{"toolsListChanged":true}}"#;
+        let request = Message::request(&1.into(), method, Some(params));
         self.bridge.open(&self.ada, &call, request, None).detach();
         (call, answer)
     }
@@ -235,18 +237,12 @@ impl TokenProcess {
 async fn a_process_whose_token_is_over_ends_though_a_client_listens() {
     // wire: OU-13
     let process = TokenProcess::new(Some(Instant::now()));
-    let (_listen, _) = process.open(1, method::LISTEN);
-    let has = |text: &Bytes, token: &[u8]| text.windows(token.len()).any(|it| it == token);
-    assert!(has(&process.token(2).await, b"\"one\""));
+    let (_listen, heard) = process.open(1, method::LISTEN);
+    let ended = tokio::time::timeout(Duration::from_secs(30), heard).await;
+    assert!(ended.is_ok(), "the process ends, and the client listens again");
     *lock(&process.credential.0) = "two";
-    // The process ends when no call is open; the next one has the token of now.
-    let renewed = async {
-        let mut exchange = 3;
-        while !has(&process.token(exchange).await, b"\"two\"") {
-            exchange += 1;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), renewed).await.expect("another process");
+    let token = process.token(2).await;
+    assert!(token.windows(5).any(|it| it == b"\"two\""), "{token:?}");
     process.bridge.close().await;
 }
 
@@ -258,8 +254,9 @@ async fn a_user_with_another_account_uses_no_process_of_the_old_one() {
     let open = |exchange: u64, method: &str| process.open(exchange, method);
     let token = async |exchange| process.token(exchange).await;
     let has = |text: Bytes, token: &[u8]| text.windows(token.len()).any(|it| it == token);
-    let (_listen, _) = open(1, method::LISTEN);
+    let (listen, _) = open(1, method::LISTEN);
     assert!(has(token(2).await, b"\"one\""));
+    assert!(!listen.is_over());
     *lock(&credential.0) = "two";
     bridge.evict_user("ada");
     assert!(has(token(3).await, b"\"two\""), "whoever listens does not keep it");
