@@ -200,7 +200,7 @@ impl Flow {
         source.token_endpoint = metadata.token_endpoint.clone().ok_or_else(missing)?;
         let has_secret = source.client.client_secret.is_some();
         let method = source.client.auth_method;
-        let method = method.unwrap_or_else(|| self.choose_method(&metadata, has_secret));
+        let method = method.unwrap_or_else(|| self.own_method(&metadata, has_secret));
         source.client.auth_method = Some(method);
         source.issuer.clone_from(&metadata.issuer);
         source.client.issuer = metadata.issuer;
@@ -368,12 +368,18 @@ impl Flow {
 
     // --- who we are --------------------------------------------------------------
 
+    /// How a client that the user names shows who it is.
+    fn own_method(&self, metadata: &ServerMetadata, has_secret: bool) -> AuthMethod {
+        let by_key = self.goal.settings.private_key.as_ref().map(|_| AuthMethod::PrivateKeyJwt);
+        by_key.unwrap_or_else(|| choose_method(metadata, has_secret))
+    }
+
     async fn identify(&self, found: &Discovered) -> Result<Registration, AuthError> {
         let (settings, metadata) = (&self.goal.settings, &found.metadata);
         let issuer = metadata.issuer.clone();
         if let Some(client_id) = &settings.client_id {
             let client_secret = settings.client_secret.clone();
-            let auth_method = Some(self.choose_method(metadata, client_secret.is_some()));
+            let auth_method = Some(self.own_method(metadata, client_secret.is_some()));
             let redirect_uris = vec![self.goal.redirect.uri.clone()];
             let client_id = client_id.clone();
             let known = Registration {
@@ -444,22 +450,6 @@ impl Flow {
         }
         let other = own.replacen("//127.0.0.1:", "//localhost:", 1);
         client.redirect_uris.iter().find(|uri| *uri == own || **uri == other).cloned()
-    }
-
-    fn choose_method(&self, metadata: &ServerMetadata, has_secret: bool) -> AuthMethod {
-        let listed = metadata.token_endpoint_auth_methods_supported.as_deref();
-        let takes = |method: AuthMethod| {
-            listed.is_none_or(|listed| listed.iter().any(|name| name == method.name()))
-        };
-        if self.goal.settings.private_key.is_some() {
-            AuthMethod::PrivateKeyJwt
-        } else if !has_secret {
-            AuthMethod::None
-        } else if takes(AuthMethod::ClientSecretBasic) || !takes(AuthMethod::ClientSecretPost) {
-            AuthMethod::ClientSecretBasic
-        } else {
-            AuthMethod::ClientSecretPost
-        }
     }
 
     async fn register(
@@ -544,7 +534,7 @@ impl Flow {
         // What comes back counts, also where it differs from what was asked for.
         let given = new.token_endpoint_auth_method.as_deref().and_then(AuthMethod::from_name);
         let given = given.filter(|method| has_secret || *method == AuthMethod::None);
-        let method = given.unwrap_or_else(|| self.choose_method(&found.metadata, has_secret));
+        let method = given.unwrap_or_else(|| choose_method(&found.metadata, has_secret));
         Ok(Registration {
             private_key: None,
             issuer,
@@ -674,6 +664,21 @@ impl Flow {
             failure: None,
             source,
         })
+    }
+}
+
+/// How a client without a key shows who it is.
+fn choose_method(metadata: &ServerMetadata, has_secret: bool) -> AuthMethod {
+    let listed = metadata.token_endpoint_auth_methods_supported.as_deref();
+    let takes = |method: AuthMethod| {
+        listed.is_none_or(|listed| listed.iter().any(|name| name == method.name()))
+    };
+    if !has_secret {
+        AuthMethod::None
+    } else if takes(AuthMethod::ClientSecretBasic) || !takes(AuthMethod::ClientSecretPost) {
+        AuthMethod::ClientSecretBasic
+    } else {
+        AuthMethod::ClientSecretPost
     }
 }
 

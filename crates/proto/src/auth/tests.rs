@@ -405,6 +405,12 @@ fn the_client_is_who_the_user_says_then_a_document_then_registered() {
         // A renewal needs nothing but the record.
         assert_eq!(record.source.client.private_key.is_some(), document == "client");
     }
+    // A client that was registered has no key, whatever is said of it.
+    world.say("client_id_metadata_document_supported", json!(false));
+    world.log.clear();
+    world.sign_in().unwrap();
+    assert!(world.opened().contains("client_id=dyn&"), "{}", world.opened());
+    assert!(!world.token_requests()[0].contains("client_assertion="));
     world.settings.private_key = None;
 
     world.settings.client_id = Some("my id".to_owned());
