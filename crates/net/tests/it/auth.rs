@@ -210,6 +210,7 @@ impl AuthWorld {
             ..OauthSettings::default()
         };
         let account = Account { server: format!("{}/mcp", self.url), ..Account::default() };
+        let account = account.signing_in_by(&settings);
         let options = SignInOptions::default();
         Authorizer::new(account, settings, Arc::clone(store), fetch(), Arc::new(Yes), options)
     }
