@@ -196,7 +196,9 @@ async fn a_users_token_is_exchanged_once_and_never_shown() {
     issuer.give("t-bob", lasting("u-bob", 3600));
     let ask = async |user: &str| shown(&credential, user, None).await;
     assert_eq!(ask("corp/ada").await.unwrap(), "Bearer u-ada");
+    let reads = issuer.metadata_reads();
     assert_eq!(ask("corp/bob").await.unwrap(), "Bearer u-bob");
+    assert_eq!(issuer.metadata_reads(), reads, "the metadata is known");
     issuer.give("t-ada", lasting("u-ada-2", 3600));
     assert_eq!(ask("corp/ada").await.unwrap(), "Bearer u-ada", "it is kept");
 
