@@ -15,6 +15,7 @@
 //! whoever sends it on would get somebody else's account tied to their own key (OU-3).
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use std::time::Duration;
 
@@ -84,6 +85,8 @@ pub struct UserConnector {
     secret: hmac::Key,
     /// Made when it is first needed, for the store may ask for a key of its own.
     client_key: OnceCell<Secret>,
+    /// Whether users had accounts to look at.
+    has_looked: AtomicBool,
     /// Deletes the accounts of users who are gone.
     watching: OnceLock<(Hearing, OwnedTask)>,
     this: Weak<Self>,
@@ -157,6 +160,7 @@ impl UserConnector {
             done: watch::Sender::new(0),
             secret,
             client_key: OnceCell::new(),
+            has_looked: AtomicBool::new(false),
             watching: OnceLock::new(),
             this: Weak::clone(this),
         })
