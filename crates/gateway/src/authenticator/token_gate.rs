@@ -57,7 +57,7 @@ impl<'h> Shown<'h> {
 
 /// What the URL of everything here is for.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum BaseUse {
+enum UrlPurpose {
     /// It is shown to the client of the request.
     Show,
     /// Audiences are compared with it: no client has a say in it.
@@ -68,13 +68,13 @@ enum BaseUse {
 fn base<'t>(
     tokens: &'t TokenAccess,
     request: EntryRequest<'_>,
-    purpose: BaseUse,
+    purpose: UrlPurpose,
 ) -> Option<Cow<'t, str>> {
     if let Some(url) = &tokens.public_url {
         return Some(Cow::Borrowed(url));
     }
     let RequestUrl { origin, prefix } = base_url(request, &tokens.trusted_proxies)?;
-    Some(Cow::Owned(if purpose == BaseUse::Show { origin + &prefix } else { origin }))
+    Some(Cow::Owned(if purpose == UrlPurpose::Show { origin + &prefix } else { origin }))
 }
 
 /// The metadata of the endpoint that a path below the well-known one names. Whether
@@ -84,7 +84,7 @@ pub(super) fn metadata(tokens: &TokenAccess, request: EntryRequest<'_>) -> Optio
     if !path.is_empty() && !path.starts_with('/') {
         return None;
     }
-    let base = base(tokens, request, BaseUse::Show)?;
+    let base = base(tokens, request, UrlPurpose::Show)?;
     let issuers: Vec<_> = match &tokens.facade {
         Some(_) => vec![&*base],
         None => tokens.issuers.iter().map(|rule| rule.issuer.as_str()).collect(),
@@ -127,7 +127,7 @@ impl EntranceGate {
             }
             None => issuers.check(token, hash),
         };
-        let base = base(tokens, request, BaseUse::Compare);
+        let base = base(tokens, request, UrlPurpose::Compare);
         let shown = self.authenticator.subject_to_keep(token);
         match check {
             TokenCheck::Now(Ok(known)) => {
@@ -256,7 +256,7 @@ impl Denials {
         let path = path.strip_suffix('/').unwrap_or(path);
         let is_own = gate.paths.iter().any(|own| own == path);
         let path = if is_own { path } else { gate.paths.first().map_or("", String::as_str) };
-        let base = base(tokens, request, BaseUse::Show);
+        let base = base(tokens, request, UrlPurpose::Show);
         let metadata = base.map(|base| format!("{base}{WELL_KNOWN}{path}"));
         Self { metadata, basic: tokens.basic_scopes().join(" ") }
     }

@@ -138,13 +138,12 @@ impl UserConnector {
         }
         let (accounts, person) = (&self.accounts, Arc::new(Nobody));
         let (fetch, options) = (self.fetch.clone(), accounts.options.clone());
-        let authorizer = match server {
-            Some(server) => accounts.authorizer(server, Some(user), fetch, person),
-            None => {
-                let (account, store) = (account.clone(), Arc::clone(&accounts.store));
-                let settings = OauthSettings::default();
-                Some(Authorizer::new(account, settings, store, fetch, person, options))
-            }
+        let authorizer = if let Some(server) = server {
+            accounts.authorizer(server, Some(user), fetch, person)
+        } else {
+            let (account, store) = (account.clone(), Arc::clone(&accounts.store));
+            let settings = OauthSettings::default();
+            Some(Authorizer::new(account, settings, store, fetch, person, options))
         };
         let Some(authorizer) = authorizer else { return Ok(false) };
         match authorizer.sign_out().await {

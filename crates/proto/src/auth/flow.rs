@@ -460,13 +460,13 @@ impl Flow {
         let own = &self.goal.redirect.uri;
         let response = self.send_registration(endpoint, found, own).await?;
         if matches!(response.status, 200 | 201) {
-            return self.read_registration(&response, found, own);
+            return read_registration(&response, found, own);
         }
         let other = own.replacen("//127.0.0.1:", "//localhost:", 1);
         if other != *own && describe_error(&response).contains("redirect") {
             let second = self.send_registration(endpoint, found, &other).await?;
             if matches!(second.status, 200 | 201) {
-                return self.read_registration(&second, found, &other);
+                return read_registration(&second, found, &other);
             }
         }
         if found.is_guess {
@@ -509,45 +509,6 @@ impl Flow {
         let body = Some(AuthBody::Json(about.to_string()));
         let url = endpoint.to_owned();
         self.desk.fetch(AuthRequest { url, body, authorization: None, dpop: None }).await
-    }
-
-    fn read_registration(
-        &self,
-        response: &AuthResponse,
-        found: &Discovered,
-        redirect: &str,
-    ) -> Result<Registration, AuthError> {
-        #[derive(Deserialize)]
-        struct Registered {
-            client_id: String,
-            client_secret: Option<Secret>,
-            client_secret_expires_at: Option<u64>,
-            token_endpoint_auth_method: Option<String>,
-            redirect_uris: Option<Vec<String>>,
-        }
-        let issuer = found.metadata.issuer.clone();
-        let Ok(new) = serde_json::from_slice::<Registered>(&response.body) else {
-            let why = "its answer has no client id".to_owned();
-            return Err(AuthError::RegistrationRefused { issuer, why });
-        };
-        let has_secret = new.client_secret.is_some();
-        // What comes back counts, also where it differs from what was asked for.
-        let given = new.token_endpoint_auth_method.as_deref().and_then(AuthMethod::from_name);
-        let given = given.filter(|method| has_secret || *method == AuthMethod::None);
-        let method = given.unwrap_or_else(|| choose_method(&found.metadata, has_secret));
-        Ok(Registration {
-            private_key: None,
-            issuer,
-            client_id: new.client_id,
-            client_secret: new.client_secret,
-            secret_expires_at: new.client_secret_expires_at.filter(|end| *end != 0),
-            auth_method: Some(method),
-            redirect_uris: new.redirect_uris.unwrap_or_else(|| {
-                Some(redirect.to_owned()).into_iter().filter(|uri| !uri.is_empty()).collect()
-            }),
-            is_dynamic: true,
-            is_in_doubt: false,
-        })
     }
 
     // --- asking ------------------------------------------------------------------
@@ -665,6 +626,45 @@ impl Flow {
             source,
         })
     }
+}
+
+/// What an authorization server knows us by that has registered us.
+fn read_registration(
+    response: &AuthResponse,
+    found: &Discovered,
+    redirect: &str,
+) -> Result<Registration, AuthError> {
+    #[derive(Deserialize)]
+    struct Registered {
+        client_id: String,
+        client_secret: Option<Secret>,
+        client_secret_expires_at: Option<u64>,
+        token_endpoint_auth_method: Option<String>,
+        redirect_uris: Option<Vec<String>>,
+    }
+    let issuer = found.metadata.issuer.clone();
+    let Ok(new) = serde_json::from_slice::<Registered>(&response.body) else {
+        let why = "its answer has no client id".to_owned();
+        return Err(AuthError::RegistrationRefused { issuer, why });
+    };
+    let has_secret = new.client_secret.is_some();
+    // What comes back counts, also where it differs from what was asked for.
+    let given = new.token_endpoint_auth_method.as_deref().and_then(AuthMethod::from_name);
+    let given = given.filter(|method| has_secret || *method == AuthMethod::None);
+    let method = given.unwrap_or_else(|| choose_method(&found.metadata, has_secret));
+    Ok(Registration {
+        private_key: None,
+        issuer,
+        client_id: new.client_id,
+        client_secret: new.client_secret,
+        secret_expires_at: new.client_secret_expires_at.filter(|end| *end != 0),
+        auth_method: Some(method),
+        redirect_uris: new.redirect_uris.unwrap_or_else(|| {
+            Some(redirect.to_owned()).into_iter().filter(|uri| !uri.is_empty()).collect()
+        }),
+        is_dynamic: true,
+        is_in_doubt: false,
+    })
 }
 
 /// How a client without a key shows who it is.
