@@ -96,6 +96,20 @@ async fn each_user_is_shown_by_their_own_token_and_nobody_by_another() {
 }
 
 #[tokio::test]
+async fn a_server_is_told_of_the_extension_that_its_tokens_are_got_by() {
+    // wire: OX-7
+    let extension = |owner, grant| {
+        let mut wallet = Wallet::new(owner, &[]);
+        wallet.server.oauth.settings.grant = grant;
+        wallet.credential().extension()
+    };
+    let machines = Some("io.modelcontextprotocol/oauth-client-credentials");
+    assert_eq!(extension(AccountOwner::Operator, GrantType::ClientCredentials), machines);
+    assert_eq!(extension(AccountOwner::Operator, GrantType::Code), None);
+    assert_eq!(extension(AccountOwner::EachUser, GrantType::Code), None);
+}
+
+#[tokio::test]
 async fn an_account_is_shown_after_all_other_headers() {
     // wire: OU-8
     let own = [("authorization", "Bearer own"), ("x-tenant", "t")];
