@@ -116,6 +116,25 @@ scenario('CIMD: the client id is the URL of its document, and nothing is registe
   assert.equal((await provider.counts()).registrations, 0);
 });
 
+// wire: OC-21, OC-22, OC-40
+scenario('CIMD: a document with a key, which signs the requests for tokens', 60_000, async (bed, open) => {
+  const id = 'https://client.test/client.json';
+  const { jwks, file } = await keyPair(bed);
+  const metadata = { ...person(id, 'private_key_jwt', { jwks, token_endpoint_auth_signing_alg: 'ES256' }), client_name: 'Switchboard' };
+  const site = await bed.documents({ '/client.json': metadata });
+  const provider = await bed.provider({ ...LONG, 'cimd-at': site.origin });
+  const server = await bed.protected(provider);
+  const switchboard = open();
+  const target = switchboard.configured(server.url, { clientMetadataUrl: id, privateKeyFile: file });
+  await switchboard.must(['login', ...target]);
+  const before = await switchboard.whoami(target);
+  assert.equal(before.client_id, id);
+  await server.refuse(before.authorization);
+  assert.notEqual((await switchboard.whoami(target)).authorization, before.authorization);
+  const { registrations, refreshes } = await provider.counts();
+  assert.deepEqual({ registrations, refreshes }, { registrations: 0, refreshes: 1 });
+});
+
 // wire: OC-23, OC-25, OC-38
 scenario('DCR: one registration serves all later sign-ins', 60_000, async (bed, open) => {
   const provider = await bed.provider({ 'no-cimd': true });

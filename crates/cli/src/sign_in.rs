@@ -79,10 +79,11 @@ pub(crate) fn authorizer(
     fetch: Fetch,
 ) -> CommandResult<Authorizer> {
     let account = account(found, &args.credentials, None)?;
+    let account = account.signing_in_by(&settings(&found.oauth, args)?);
     authorizer_of(account, found, args, asking, fetch)
 }
 
-/// The same for this account.
+/// The same for this account, whoever has signed in there.
 pub(crate) fn authorizer_of(
     account: Account,
     found: &NamedServer,

@@ -5,7 +5,8 @@
 //!   GET  /connect/ID   what is connected, and a form that asks for the user's key
 //!   POST /connect/ID   the right key: the link is used up, and a page leads to the sign-in
 //!   GET  /oauth/callback   the same browser comes back; tokens are kept for this user
-//!   GET  /oauth/client.json   who the gateway is, for authorization servers
+//!   GET  /oauth/client.json   who the gateway is, for authorization servers, and its key
+//!   GET  /oauth/public-client.json   the same without a key
 //! ```
 //!
 //! A user with an access token signs in at their issuer in place of showing a key.
@@ -14,6 +15,7 @@
 //! whoever sends it on would get somebody else's account tied to their own key (OU-3).
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use std::time::Duration;
 
@@ -32,11 +34,12 @@ use switchboard_net::http::site::SitePage;
 use switchboard_proto::auth::{Challenge, GrantType, OauthSettings, Secret};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, OnceCell, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::account::Accounts;
 use crate::authenticator::{Authenticator, Hearing};
+use crate::facade::{self, FacadeError};
 use crate::fleet::Fleet;
 use crate::idp::{IdpClient, IdpVisit};
 use crate::plan::ServerPlan;
@@ -62,8 +65,10 @@ const BEGINNING: Duration = Duration::from_secs(35);
 pub const CONNECT_PATH: &str = "/connect";
 /// Where people come back to.
 pub const CALLBACK_PATH: &str = "/oauth/callback";
-/// Where authorization servers read who we are (OC-21).
+/// Where authorization servers read who we are, with our key (OC-21).
 pub const DOCUMENT_PATH: &str = "/oauth/client.json";
+/// The same without a key, for those that take no signatures.
+pub const PUBLIC_DOCUMENT_PATH: &str = "/oauth/public-client.json";
 
 /// Connects users with servers.
 pub struct UserConnector {
@@ -78,6 +83,10 @@ pub struct UserConnector {
     done: watch::Sender<u64>,
     /// Signs the forms.
     secret: hmac::Key,
+    /// Made when it is first needed, for the store may ask for a key of its own.
+    client_key: OnceCell<Secret>,
+    /// Whether users had accounts to look at.
+    has_looked: AtomicBool,
     /// Deletes the accounts of users who are gone.
     watching: OnceLock<(Hearing, OwnedTask)>,
     this: Weak<Self>,
@@ -150,6 +159,8 @@ impl UserConnector {
             state: Mutex::default(),
             done: watch::Sender::new(0),
             secret,
+            client_key: OnceCell::new(),
+            has_looked: AtomicBool::new(false),
             watching: OnceLock::new(),
             this: Weak::clone(this),
         })
@@ -186,7 +197,8 @@ impl UserConnector {
         vec![
             page(CONNECT_PATH, links),
             page(CALLBACK_PATH, callback),
-            page(DOCUMENT_PATH, document),
+            page(DOCUMENT_PATH, Arc::clone(&document)),
+            page(PUBLIC_DOCUMENT_PATH, document),
         ]
     }
 
@@ -254,24 +266,31 @@ impl UserConnector {
         tokio::time::timeout(patience, waiting).await.is_ok()
     }
 
-    /// Our id at authorization servers that read documents: the URL of ours, if it has https.
-    fn document_url(&self) -> Option<String> {
-        let base = read(&self.base).clone().filter(|base| base.starts_with("https://"))?;
-        Some(format!("{base}{DOCUMENT_PATH}"))
+    /// Where the documents are that say who we are, if that has https.
+    fn document_base(&self) -> Option<String> {
+        read(&self.base).clone().filter(|base| base.starts_with("https://"))
     }
 
-    /// The server, to sign in to: our document says who we are there, unless the file says
-    /// something else. The document is that of a client which has no key.
-    fn described(&self, server: &ServerPlan) -> ServerPlan {
+    /// What we show who we are by, at authorization servers that take signatures.
+    async fn client_key(&self) -> Result<&Secret, FacadeError> {
+        self.client_key.get_or_try_init(|| facade::client_key(&*self.accounts.store)).await
+    }
+
+    /// The server, to sign in to: our documents say who we are there, unless the file says
+    /// something else.
+    async fn described(&self, server: &ServerPlan) -> Result<ServerPlan, FacadeError> {
         let mut server = server.clone();
         let settings = &mut server.oauth.settings;
         let is_ours = settings.grant == GrantType::Code
             && settings.client_id.is_none()
-            && settings.private_key.is_none();
-        if is_ours && settings.client_metadata_url.is_none() {
-            settings.client_metadata_url = self.document_url();
+            && settings.private_key.is_none()
+            && settings.client_metadata_url.is_none();
+        if let Some(base) = self.document_base().filter(|_| is_ours) {
+            settings.private_key = Some(self.client_key().await?.clone());
+            settings.client_metadata_url = Some(format!("{base}{DOCUMENT_PATH}"));
+            settings.public_metadata_url = Some(format!("{base}{PUBLIC_DOCUMENT_PATH}"));
         }
-        server
+        Ok(server)
     }
 
     /// Begins the sign-in of a link that its own user has opened: where the browser goes.
@@ -288,7 +307,7 @@ impl UserConnector {
         let accounts = Accounts { options, ..self.accounts.clone() };
         let ConnectLink { server, principal, told, .. } = link;
         let fetch = self.fetch.clone();
-        let described = self.described(&server);
+        let described = self.described(&server).await.map_err(|failed| failed.to_string())?;
         let authorizer = accounts.authorizer(&described, Some(&principal), fetch, person);
         let authorizer = authorizer.ok_or("the server has no account to sign in to")?;
         let authorizer = authorizer.coming_back_to(page);
@@ -540,7 +559,7 @@ struct DocumentPage(Arc<UserConnector>);
 
 impl LivePage for DocumentPage {
     fn visit(&self, visit: PageVisit) -> PageReply<'_> {
-        Box::pin(std::future::ready(self.0.visit_document(&visit)))
+        Box::pin(async move { self.0.visit_document(&visit).await })
     }
 }
 

@@ -50,6 +50,7 @@ mod grant;
 mod state;
 mod visit;
 
+pub(crate) use state::client_key;
 pub use state::{FacadeError, rotate_keys};
 
 /// Bytes of a client metadata document.
@@ -385,7 +386,7 @@ fn error(status: u16, code: &str, why: &str) -> Response<Bytes> {
     json_reply(status, &json!({"error": code, "error_description": why}))
 }
 
-fn unavailable(failed: &FacadeError) -> Response<Bytes> {
+pub(crate) fn unavailable(failed: &FacadeError) -> Response<Bytes> {
     tracing::error!("the facade cannot answer: {failed}");
     error(503, "temporarily_unavailable", "try again later")
 }

@@ -183,6 +183,7 @@ impl IdpClient {
         // An identity provider inside a network may name what is inside.
         let server: Uri = issuer.parse().ok()?;
         let fetch = AuthFetch::new(fetch, server, ReachPolicy::default());
+        let fetch = fetch.remembering(issuers.documents().clone());
         let tools = Arc::new(SystemTools);
         Some(Self { name: name.to_owned(), issuer, settings, fetch, issuers, tools })
     }
@@ -253,7 +254,10 @@ impl IdpClient {
                 },
                 Step::FindRegistration { .. } => Answer::Registration(None),
                 Step::Done(record) => return Ok(Driven::Tokens(record)),
-                Step::Failed(error) => return Err(error.into()),
+                Step::Failed(error) => {
+                    self.issuers.documents().clear();
+                    return Err(error.into());
+                }
                 _ => Answer::Done,
             });
         }
@@ -287,9 +291,14 @@ impl IdpClient {
                         claims.entry(name).or_insert(value);
                     }
                 }
-                // A claim that is nowhere grants nothing.
-                (Err(_), Some(_)) => {}
-                (Err(fault), None) => return Err(fault.into()),
+                (Err(fault), known) => {
+                    // A claim that is nowhere grants nothing. At a renewal, what was said before
+                    // counts until the provider can be asked.
+                    let fault = IdpError::from(fault);
+                    if known.is_none() || nonce.is_none() && fault.is_temporary() {
+                        return Err(fault);
+                    }
+                }
             }
         }
         let subject = subject.filter(|subject| !subject.is_empty()).ok_or(BadClaims::NoSubject)?;

@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime};
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value};
 use switchboard_net::OwnedTask;
+use switchboard_net::auth::DocumentCache;
 use switchboard_net::auth::bounded::{self, AskError};
 use switchboard_net::auth::jws::{BadToken, MAX_TOKEN, PublicJwk, SignedToken, looks_like_jwt};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
@@ -161,6 +162,8 @@ pub(crate) struct Issuers {
     lost: LostKeys,
     /// What the facade issues.
     own: RwLock<own::OwnTokens>,
+    /// What was read to sign people in there.
+    documents: DocumentCache,
 }
 
 /// Says that an issuer has a key no more, with which something may be open.
@@ -176,7 +179,13 @@ impl Issuers {
     pub(crate) fn new(fetch: Option<Fetch>, clock: Clock, told: &Arc<Notify>) -> Arc<Self> {
         let (states, known) = (RwLock::new(Arc::default()), RwLock::default());
         let lost = LostKeys { told: Arc::clone(told), ..LostKeys::default() };
-        Arc::new(Self { fetch, states, known, clock, lost, own: RwLock::default() })
+        let (own, documents) = Default::default();
+        Arc::new(Self { fetch, states, known, clock, lost, own, documents })
+    }
+
+    /// Metadata that clients of identity providers have read.
+    pub(crate) fn documents(&self) -> &DocumentCache {
+        &self.documents
     }
 
     /// Whether a key is gone since this was last asked.
@@ -348,8 +357,14 @@ impl Issuers {
         token: &str,
     ) -> Result<Map<String, Value>, IssuerFault> {
         let state = self.state(name)?;
-        let url = state.discover("userinfo_endpoint").await?;
-        Ok(bounded::get_as(&state.fetch, &url, token, MAX_DOCUMENT).await?.object)
+        let known = lock(&state.userinfo).clone();
+        let url = match known {
+            Some(url) => url,
+            None => state.discover("userinfo_endpoint").await?,
+        };
+        let told = bounded::get_as(&state.fetch, &url, token, MAX_DOCUMENT).await;
+        // It may have moved.
+        Ok(told.inspect_err(|_| *lock(&state.userinfo) = None)?.object)
     }
 
     /// The rule of the issuer of this name.
@@ -437,7 +452,9 @@ pub(crate) struct IssuerState {
     keys: Mutex<KeySet>,
     /// Counts the reads of keys that are over.
     keys_read: watch::Sender<u64>,
+    /// Endpoints that its metadata named last.
     introspection: Mutex<Option<String>>,
+    userinfo: Mutex<Option<String>>,
     questions: Semaphore,
     /// The task that reads the keys when they are due.
     reading: OnceLock<OwnedTask>,
@@ -464,6 +481,7 @@ impl IssuerState {
             keys: Mutex::default(),
             keys_read: watch::Sender::new(0),
             introspection: Mutex::default(),
+            userinfo: Mutex::default(),
             questions: Semaphore::new(QUESTIONS),
             reading: OnceLock::new(),
             lost: lost.clone(),
@@ -557,6 +575,7 @@ impl IssuerState {
                 Ok(found) if found.object.get("issuer").and_then(Value::as_str) == Some(issuer) => {
                     let text = |name: &str| found.object.get(name)?.as_str().map(str::to_owned);
                     *lock(&self.introspection) = text("introspection_endpoint");
+                    *lock(&self.userinfo) = text("userinfo_endpoint");
                     let found = text(member);
                     return found.ok_or(AskError::NotJson { url });
                 }

@@ -32,12 +32,10 @@
 //! sessions, tasks, parked calls and connections are bound to: the name, or what the
 //! authenticator tells apart under one name. What was shown to prove it is not kept.
 
-use std::any::Any;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -47,17 +45,19 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
-use ring::digest::{Digest, SHA256, digest};
-use switchboard_proto::jsonrpc::{Incoming, Kind, Message};
-use switchboard_proto::method;
-use switchboard_proto::refusal::Refusal;
+use ring::digest::{SHA256, digest};
 
-use crate::drive::now;
 use crate::http::Body;
 use crate::http::listen::ClientPeer;
 use crate::http::site::{nothing_at, plain};
 
+pub use api_key::{ApiKey, shown_keys};
 pub use regex::{Error as PatternError, Regex};
+pub(crate) use who::{SessionPermit, Turns};
+pub use who::{Standing, Who};
+
+mod api_key;
+mod who;
 
 /// The rules for one listener; cheap to ask, made once.
 #[derive(Clone, Debug, Default)]
@@ -546,307 +546,4 @@ pub(crate) fn mark_by_token(who: Who, headers: &HeaderMap) -> Who {
     let mark =
         digest.as_ref().iter().fold("\0".to_owned(), |mark, byte| format!("{mark}{byte:02x}"));
     who.marked(mark)
-}
-
-const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-
-/// A key that every client must show, as `X-API-Key` or as a bearer token.
-///
-/// It does not tell one client from another. It is compared by its digest, so that
-/// nobody learns how much of a guess was right.
-#[derive(Clone)]
-pub struct ApiKey {
-    digest: Digest,
-}
-
-impl ApiKey {
-    /// Whoever shows `key` is let in.
-    pub fn new(key: &str) -> Self {
-        Self { digest: digest(&SHA256, key.as_bytes()) }
-    }
-
-    /// Whether a request shows it.
-    pub fn is_shown(&self, headers: &HeaderMap) -> bool {
-        // The digests are compared, and nobody can aim at one byte of a digest.
-        shown_keys(headers).any(|key| digest(&SHA256, key).as_ref() == self.digest.as_ref())
-    }
-}
-
-/// The keys that a request shows, as `X-API-Key` and as bearer tokens.
-pub fn shown_keys(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(bearer_token);
-    headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes).chain(bearer)
-}
-
-fn bearer_token(value: &HeaderValue) -> Option<&[u8]> {
-    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().as_bytes())
-}
-
-impl fmt::Debug for ApiKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ApiKey(…)")
-    }
-}
-
-impl Authenticate for ApiKey {
-    /// Everybody who has the key is one.
-    fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial> {
-        if self.is_shown(headers) {
-            return Ok(Who::new("key"));
-        }
-        let text = "the API key is missing or wrong; send it as 'X-API-Key: KEY' or 'Authorization: Bearer KEY'";
-        Err(AuthDenial::unknown(HeaderValue::from_static("Bearer"), text))
-    }
-}
-
-/// Somebody, by name; the default is nobody in particular.
-#[derive(Clone, Debug, Default)]
-pub struct Who {
-    pub(crate) name: Arc<str>,
-    /// What tells one from another of the same name.
-    mark: Option<Arc<str>>,
-    standing: Option<Arc<dyn Standing>>,
-}
-
-/// What somebody may have open, asked as long as they are here.
-///
-/// Every method has a default that allows everything.
-pub trait Standing: fmt::Debug + Send + Sync + 'static {
-    /// A call wants its turn. If it gets one, [`Standing::end_call`] follows.
-    fn begin_call(&self, _now: Instant) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    /// A call is over.
-    fn end_call(&self) {}
-
-    /// A notification has come. It counts for how often somebody may call, and is
-    /// never open.
-    fn count_notification(&self, _now: Instant) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    /// A session, or a listen, wants to begin. If it may, [`Standing::end_session`] follows.
-    fn begin_session(&self) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    /// A session is over.
-    fn end_session(&self) {}
-
-    /// Whether what they showed would still let them in.
-    fn is_current(&self) -> bool {
-        true
-    }
-
-    /// Whether they may still come in, if perhaps by showing something else.
-    fn is_known(&self) -> bool {
-        true
-    }
-
-    /// They have shown something else in a later request of the same session.
-    fn renew(&self, _newer: &dyn Standing) {}
-
-    /// Itself, for the authenticator that made it.
-    fn as_any(&self) -> Option<&dyn Any> {
-        None
-    }
-}
-
-/// What asks no work of a server: greetings, signs of life, cancelling, and
-/// listens, which are counted as sessions are.
-const FREE: [&str; 6] = [
-    method::CANCELLED,
-    method::DISCOVER,
-    method::INITIALIZE,
-    method::INITIALIZED,
-    method::LISTEN,
-    method::PING,
-];
-
-impl Who {
-    /// Somebody who may do everything.
-    pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self { name: name.into(), ..Self::default() }
-    }
-
-    /// Somebody who may do what `standing` lets them.
-    pub fn with(name: impl Into<Arc<str>>, standing: Arc<dyn Standing>) -> Self {
-        Self { standing: Some(standing), ..Self::new(name) }
-    }
-
-    /// What they are called; empty for nobody in particular.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The same, told from others of that name by a mark.
-    #[must_use]
-    pub fn marked(self, mark: impl Into<Arc<str>>) -> Self {
-        Self { mark: Some(mark.into()), ..self }
-    }
-
-    /// Whether what they showed would still let them in.
-    pub fn is_current(&self) -> bool {
-        self.standing.as_ref().is_none_or(|standing| standing.is_current())
-    }
-
-    /// Whether they may still come in, if perhaps by showing something else.
-    pub(crate) fn is_known(&self) -> bool {
-        self.standing.as_ref().is_none_or(|standing| standing.is_known())
-    }
-
-    /// What lets them in, if it is of that kind.
-    pub fn standing<S: Standing>(&self) -> Option<&S> {
-        self.standing.as_ref()?.as_any()?.downcast_ref()
-    }
-
-    /// The same person has made another request, which may show more or less.
-    pub(crate) fn renew(&self, newer: &Self) {
-        if let (Some(standing), Some(newer)) = (&self.standing, &newer.standing) {
-            standing.renew(&**newer);
-        }
-    }
-
-    /// Whether both may use one session. Whoever has no name may show another token
-    /// in each request.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.name == other.name && (self.name.is_empty() || self.mark == other.mark)
-    }
-
-    /// What is theirs belongs to this: the mark, else the name.
-    pub fn identity(&self) -> &[u8] {
-        self.mark.as_ref().unwrap_or(&self.name).as_bytes()
-    }
-
-    /// A turn for a call of which nothing is known yet.
-    pub(crate) fn reserve(&self) -> Result<Turns, Refusal> {
-        let mut turns = Turns { standing: self.standing.clone(), calls: 0 };
-        turns.begin()?;
-        Ok(turns)
-    }
-
-    /// Turns for the calls in a message, if all of them get one; `reserved` are
-    /// those that it has already.
-    pub(crate) fn enter(&self, incoming: &Incoming, reserved: Turns) -> Result<Turns, Refusal> {
-        let mut turns = Turns { standing: self.standing.clone(), calls: 0 };
-        turns.take(reserved);
-        let Some(standing) = &self.standing else { return Ok(turns) };
-        let calls = counted(incoming, Kind::Request);
-        let notifications = counted(incoming, Kind::Notification);
-        // What was reserved for a call counts for what came in its place.
-        for _ in turns.calls.saturating_sub(calls)..notifications {
-            standing.count_notification(now())?;
-        }
-        turns.keep(calls);
-        while turns.calls < calls {
-            turns.begin()?;
-        }
-        Ok(turns)
-    }
-
-    /// Room for a session, as long as what is returned lives.
-    pub(crate) fn stay(&self) -> Result<SessionPermit, Refusal> {
-        if let Some(standing) = &self.standing {
-            standing.begin_session()?;
-        }
-        Ok(SessionPermit { standing: self.standing.clone() })
-    }
-}
-
-/// How many messages of a kind there are that count.
-fn counted(incoming: &Incoming, kind: Kind) -> usize {
-    let counts = |message: &Message| message.kind() == kind && !FREE.contains(&message.method());
-    match incoming {
-        Incoming::One(message) => usize::from(counts(message)),
-        Incoming::Batch(elements) => {
-            elements.iter().flatten().filter(|message| counts(message)).count()
-        }
-    }
-}
-
-/// Calls that have their turn; those left are over when it is dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Turns {
-    standing: Option<Arc<dyn Standing>>,
-    calls: usize,
-}
-
-impl Turns {
-    fn begin(&mut self) -> Result<(), Refusal> {
-        if let Some(standing) = &self.standing {
-            standing.begin_call(now())?;
-            self.calls += 1;
-        }
-        Ok(())
-    }
-
-    /// Takes over the turns of others of the same standing.
-    pub(crate) fn take(&mut self, mut other: Self) {
-        self.calls += std::mem::take(&mut other.calls);
-        if let Some(standing) = other.standing.take() {
-            self.standing = Some(standing);
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.calls == 0
-    }
-
-    /// All but so many are over.
-    pub(crate) fn keep(&mut self, open: usize) {
-        while self.calls > open {
-            self.calls -= 1;
-            if let Some(standing) = &self.standing {
-                standing.end_call();
-            }
-        }
-    }
-}
-
-impl Drop for Turns {
-    fn drop(&mut self) {
-        self.keep(0);
-    }
-}
-
-/// A session of somebody, which is over when it is dropped.
-#[derive(Debug)]
-pub(crate) struct SessionPermit {
-    standing: Option<Arc<dyn Standing>>,
-}
-
-impl Drop for SessionPermit {
-    fn drop(&mut self) {
-        if let Some(standing) = &self.standing {
-            standing.end_session();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_key_is_shown_as_such_or_as_a_bearer_token() {
-        let key = ApiKey::new("s3cret");
-        for (name, value, shown) in [
-            ("x-api-key", "s3cret", true),
-            ("x-api-key", "s3cre", false),
-            ("x-api-key", "s3cret2", false),
-            ("authorization", "Bearer s3cret", true),
-            ("authorization", "bearer  s3cret", true),
-            ("authorization", "Basic s3cret", false),
-            ("authorization", "s3cret", false),
-            ("cookie", "s3cret", false),
-        ] {
-            let name: HeaderName = name.parse().unwrap();
-            let headers = HeaderMap::from_iter([(name, value.parse().unwrap())]);
-            assert_eq!(key.is_shown(&headers), shown, "{headers:?}");
-        }
-        assert!(!key.is_shown(&HeaderMap::new()));
-        assert!(!format!("{key:?}").contains("s3cret"));
-    }
 }

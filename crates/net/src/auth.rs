@@ -21,6 +21,6 @@ pub mod store;
 mod tools;
 
 pub use credential::{OauthCredential, shown_token};
-pub use fetch::{AuthFetch, ReachPolicy};
+pub use fetch::{AuthFetch, DocumentCache, ReachPolicy};
 pub use sign_in::{Account, Authorizer, Discovery, LoginMode, MetadataRead, SignInOptions};
 pub use tools::SystemTools;

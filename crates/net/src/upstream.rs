@@ -21,6 +21,7 @@ use switchboard_proto::failure::{Failure, Words};
 use switchboard_proto::jsonrpc::{self, Incoming, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
+use switchboard_proto::project;
 use switchboard_proto::revision::Era;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -84,6 +85,8 @@ pub struct Upstream {
     stop: Stop,
     /// None if the server is a command.
     http: Option<http::HttpEndpoint>,
+    /// The extension that its tokens are got by, if it is shown tokens.
+    extension: Option<&'static str>,
     credentials: CredentialCache,
     flood: Mutex<Flood>,
     /// What the log was told of what cannot be read, and of what could not be delivered.
@@ -175,6 +178,7 @@ impl Upstream {
         Arc::new(Self {
             name: server.name(),
             http: http::HttpEndpoint::new(&server),
+            extension: server.extension(),
             server,
             limits,
             modern: AtomicBool::new(eras.server == Era::Modern),
@@ -287,11 +291,11 @@ impl Upstream {
             match (core.transport, transmit) {
                 (Transport::Pipe, Transmit::Send { message, .. }) => {
                     self.start(core);
-                    core.outbound.push(message, &self.limits);
+                    core.outbound.push(self.declaring(message), &self.limits);
                     self.pipe_changed.notify_waiters();
                 }
                 (Transport::Http, Transmit::Send { lane, message, headers }) => {
-                    works.append(self.post(core, lane, message, headers));
+                    works.append(self.post(core, lane, self.declaring(message), headers));
                 }
                 (_, Transmit::Abort { lane }) => {
                     if let Some(ended) = core.lanes.remove(&lane) {
@@ -301,6 +305,12 @@ impl Upstream {
             }
         }
         works
+    }
+
+    /// A message with the extension that the server's tokens are got by.
+    fn declaring(&self, message: Message) -> Message {
+        let declaring = self.extension.and_then(|it| project::declaring(&message, it));
+        declaring.unwrap_or(message)
     }
 
     /// Starts the tasks of the connection: the transport is needed.

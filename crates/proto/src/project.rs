@@ -538,6 +538,27 @@ pub(crate) fn hello(request: &Message) -> Message {
     Message::request(&0.into(), method::INITIALIZE, Some(params.to_string().as_bytes()))
 }
 
+/// A request with an extension among the capabilities of its client, which are kept (OX-7).
+/// None if it says nothing of capabilities, or declares the extension, or its revision has none.
+pub fn declaring(request: &Message, extension: &str) -> Option<Message> {
+    let member = match request.method() {
+        method::INITIALIZE => {
+            let version = request.string(Member::ProtocolVersion).unwrap_or_default();
+            let rules = Revision::legacy_at_most(&version).rules();
+            rules.extensions.then_some(Member::Capabilities)?
+        }
+        _ => Member::MetaCapabilities,
+    };
+    let declared = request.part(member)?;
+    if declared.get(&["extensions", extension]).is_some() {
+        return None;
+    }
+    let alone = || format!("{{{}:{{}}}}", quoted(extension));
+    let more = patch::put(declared.text(), &["extensions"], extension, b"{}")
+        .or_else(|| declared.with("extensions", alone().as_bytes()))?;
+    Some(request.with(member, more))
+}
+
 /// What a server says of itself, or that it says too much of it to be kept.
 pub(crate) fn welcome_within_bounds(answer: &Message) -> Result<&Message, Failure> {
     if answer.kind() == Kind::Error || answer.size() <= MAX_WELCOME {
@@ -557,6 +578,35 @@ mod tests;
 #[cfg(test)]
 mod question_tests {
     use super::*;
+
+    /// wire: OX-7
+    #[test]
+    fn an_extension_of_ours_joins_what_a_client_declares() {
+        let check = |method: &str, params: &str, expected: Option<&str>| {
+            let request = Message::request(&1.into(), method, Some(params.as_bytes()));
+            let declaring = declaring(&request, "o/x");
+            let found = declaring.as_ref().and_then(Message::payload).map(String::from_utf8_lossy);
+            assert_eq!(found.as_deref(), expected, "{params}");
+        };
+        let greeting = |version: &str, capabilities: &str| {
+            format!(r#"{{"protocolVersion":"{version}","capabilities":{capabilities}}}"#)
+        };
+        let newest = Revision::NEWEST_LEGACY.as_str();
+        let ours = greeting(newest, r#"{"extensions":{"o/x":{}}}"#);
+        check(method::INITIALIZE, &greeting(newest, "{}"), Some(&ours));
+        check(method::INITIALIZE, &ours, None);
+        check(method::INITIALIZE, &greeting(Revision::ASSUMED.as_str(), "{}"), None);
+        check(method::INITIALIZE, "{}", None);
+        let call = |capabilities: &str| {
+            format!(r#"{{"name":"t","_meta":{{"{}":{capabilities}}}}}"#, meta::CAPABILITIES)
+        };
+        let own = call(r#"{"extensions":{"a/b":{"c":1}},"roots":{}}"#);
+        let both = call(r#"{"extensions":{"o/x":{},"a/b":{"c":1}},"roots":{}}"#);
+        check(method::CALL_TOOL, &own, Some(&both));
+        check(method::CALL_TOOL, &call(r#"{"extensions":{"o/x":{"mine":1}}}"#), None);
+        check(method::CALL_TOOL, &call("7"), None);
+        check(method::CALL_TOOL, r#"{"name":"t"}"#, None);
+    }
 
     /// wire: GW-15
     #[test]

@@ -53,6 +53,8 @@ pub struct RevisionRules {
     /// They may ask it to visit a page, in forms with titled and multiple
     /// choices, and the client's model with tools at hand.
     pub rich_questions: bool,
+    /// Capabilities name extensions.
+    pub extensions: bool,
 }
 
 impl Revision {
@@ -115,6 +117,7 @@ impl Revision {
             audio: self >= Self::V2025_03_26,
             elicitation: self >= Self::V2025_06_18,
             rich_questions: self >= Self::V2025_11_25,
+            extensions: self >= Self::V2025_11_25,
         }
     }
 

@@ -37,6 +37,8 @@ struct Books {
     /// How often the keys were read, and how often somebody asked about a token.
     reads: usize,
     questions: usize,
+    /// How often its metadata was read.
+    metadata_reads: usize,
 }
 
 fn unix() -> u64 {
@@ -93,6 +95,11 @@ impl Issuer {
         self.books().reads
     }
 
+    /// How often its metadata was read.
+    pub fn metadata_reads(&self) -> usize {
+        self.books().metadata_reads
+    }
+
     /// How often it was asked about a token.
     pub fn questions(&self) -> usize {
         self.books().questions
@@ -146,7 +153,7 @@ impl Issuer {
         self.books().given.insert(grant.to_owned(), tokens);
     }
 
-    /// Says this of whoever asks with a token.
+    /// Says this of whoever asks with a token; a number is the status of an error.
     pub fn say_of_everybody(&self, userinfo: Value) {
         self.books().userinfo = Some(userinfo);
     }
@@ -173,6 +180,7 @@ fn answer(books: &Mutex<Books>, url: &str, hit: &Hit) -> (u16, Value) {
     let path = &*hit.path;
     books.reads += usize::from(path == "/realm/jwks");
     books.questions += usize::from(path == "/realm/introspect");
+    books.metadata_reads += usize::from(path == "/.well-known/openid-configuration/realm");
     match path {
         _ if books.is_down => (500, json!({})),
         "/.well-known/openid-configuration/realm" => {
@@ -187,6 +195,10 @@ fn answer(books: &Mutex<Books>, url: &str, hit: &Hit) -> (u16, Value) {
             (200, metadata)
         }
         "/realm/userinfo" => match &books.userinfo {
+            Some(Value::Number(status)) => {
+                let status = status.as_u64().and_then(|status| u16::try_from(status).ok());
+                (status.unwrap_or(500), json!({}))
+            }
             Some(userinfo) if hit.header("authorization").is_some() => (200, userinfo.clone()),
             _ => (403, json!({})),
         },

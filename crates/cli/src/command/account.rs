@@ -68,7 +68,7 @@ pub(super) async fn read_challenge(found: &NamedServer, fetch: &Fetch) -> Option
 
 /// Has the tokens taken back, and forgets them.
 pub(super) async fn logout(args: &AccountArgs) -> CommandResult {
-    let (_, authorizer) = open(args)?;
+    let (_, authorizer) = open(args).await?;
     if !authorizer.sign_out().await.map_err(refused)? {
         return Err(nobody());
     }
@@ -78,7 +78,7 @@ pub(super) async fn logout(args: &AccountArgs) -> CommandResult {
 
 /// Says who is signed in.
 pub(super) async fn whoami(args: &AccountArgs) -> CommandResult {
-    let (account, authorizer) = open(args)?;
+    let (account, authorizer) = open(args).await?;
     let record = authorizer.tokens().await.map_err(refused)?.ok_or_else(nobody)?;
     args.server.output.show(&describe(&account, &record), lines);
     Ok(())
@@ -95,7 +95,7 @@ pub(super) async fn run(command: &AuthCommand) -> CommandResult {
             });
         }
         AuthCommand::Show(args) => {
-            let (account, authorizer) = open(args)?;
+            let (account, authorizer) = open(args).await?;
             let record = authorizer.tokens().await.map_err(refused)?.ok_or_else(nobody)?;
             let mut about = describe(&account, &record);
             let source = &record.source;
@@ -150,15 +150,9 @@ fn row(about: &Value) -> Vec<String> {
 async fn forget(args: &StoreArgs, account: &Account) -> Result<bool, StoreError> {
     let store = UserStore::new(args);
     let mut records = Vec::new();
-    // However somebody or something has signed in.
-    let account = Account { grant: None, ..account.clone() };
     for kind in [RecordKind::Tokens, RecordKind::Pending] {
-        for name in store.list(kind).await? {
-            let found = Account::from_name(&name).map(|found| Account { grant: None, ..found });
-            if found.as_ref() == Some(&account) {
-                records.push(RecordId { kind, name });
-            }
-        }
+        let found = find_kept(&store, kind, account).await?;
+        records.extend(found.iter().map(|found| found.record(kind)));
     }
     for name in store.list(RecordKind::Registration).await? {
         // All users of a gateway share one.
@@ -184,6 +178,19 @@ async fn forget(args: &StoreArgs, account: &Account) -> Result<bool, StoreError>
     Ok(is_there)
 }
 
+/// The accounts that something is kept of, however somebody or something has signed in there.
+async fn find_kept(
+    store: &UserStore,
+    kind: RecordKind,
+    account: &Account,
+) -> Result<Vec<Account>, StoreError> {
+    let names = store.list(kind).await?;
+    let found = names.iter().filter_map(|name| Account::from_name(name));
+    let is_meant =
+        |it: &Account| Account { grant: account.grant.clone(), ..it.clone() } == *account;
+    Ok(found.filter(is_meant).collect())
+}
+
 /// The server that the user named.
 fn find(args: &SignInServer) -> CommandResult<NamedServer> {
     let remote = RemoteArgs { ca_file: args.ca_file.clone(), ..RemoteArgs::default() };
@@ -201,11 +208,17 @@ fn account_of(args: &AccountArgs) -> CommandResult<Account> {
     sign_in::account(&find(&args.server)?, &args.credentials, principal).map_err(usage)
 }
 
-/// An account at which nobody is asked to sign in.
-fn open(args: &AccountArgs) -> CommandResult<(Account, Authorizer)> {
+/// An account at which nobody is asked to sign in: the one that the file names, or the only one
+/// that is kept, if flags said at the sign-in who it is.
+async fn open(args: &AccountArgs) -> CommandResult<(Account, Authorizer)> {
     let found = find(&args.server)?;
     let principal = args.principal.as_deref();
-    let account = sign_in::account(&found, &args.credentials, principal).map_err(usage)?;
+    let mut account = sign_in::account(&found, &args.credentials, principal).map_err(usage)?;
+    let store = UserStore::new(&args.credentials.store);
+    let kept = find_kept(&store, RecordKind::Tokens, &account).await.map_err(other)?;
+    if let [only] = &kept[..] {
+        account = only.clone();
+    }
     let oauth = OauthArgs { credentials: args.credentials.clone(), ..OauthArgs::default() };
     let asking = AskUser { login: LoginChoice::Never, owns_stdin: false };
     let fetch = fetch(&args.server)?;

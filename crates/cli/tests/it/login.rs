@@ -51,7 +51,9 @@ fn answer(stream: &TcpStream, own: SocketAddr, log: &Mutex<Vec<String>>) -> std:
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body)?;
     let line = head.lines().next().unwrap_or_default();
-    log.lock().unwrap().push(format!("{line} {}", String::from_utf8_lossy(&body)));
+    let is_shown = head.to_ascii_lowercase().contains("authorization: bearer marked-access");
+    let shown = if is_shown { "[with token] " } else { "" };
+    log.lock().unwrap().push(format!("{line} {shown}{}", String::from_utf8_lossy(&body)));
     let path = line.split(' ').nth(1).unwrap_or_default();
     let root = format!("http://{own}");
     let claims = URL_SAFE_NO_PAD.encode(r#"{"sub":"7","email":"ada@example.com"}"#);
@@ -147,6 +149,12 @@ fn one_login_is_known_to_all_commands_until_logout() {
     assert_eq!((&who["user"], &who["subject"]), (&json!("ada@example.com"), &json!("7")));
     assert_eq!((&who["scopes"], &who["isRenewable"]), (&json!(["tools"]), &json!(true)));
     assert_eq!(run(&["whoami", &url, "--account", "other"]).code, Some(3));
+    // The doctor shows the token of the account that is named, of the store that is named.
+    let shown = || provider.count("POST /mcp HTTP/1.1 [with token]");
+    run(&["doctor", &url, "--timeout", "2", "--account", "other"]);
+    assert_eq!(shown(), 0);
+    run(&["doctor", &url, "--timeout", "2"]);
+    assert!(shown() > 0, "{:?}", provider.seen);
     assert!(run(&["auth", "list"]).stdout.contains(&url));
     let shown = run(&["auth", "show", &url]).stdout;
     assert!(shown.contains("made-for-us") && shown.contains("/token"), "{shown}");
@@ -160,6 +168,30 @@ fn one_login_is_known_to_all_commands_until_logout() {
     assert_eq!(run(&["logout", &url]).code, Some(3));
     assert_eq!(run(&["auth", "forget", &url]).code, Some(0), "there is the registration");
     assert_eq!(run(&["auth", "forget", &url]).code, Some(3));
+    fs::remove_dir_all(store).unwrap();
+}
+
+#[test]
+fn a_client_that_flags_named_is_found_without_them() {
+    // wire: OX-1, OC-49
+    let provider = Provider::start();
+    let url = format!("http://{}/mcp", provider.address);
+    let store = std::env::temp_dir().join(format!("switchboard-client-{}", std::process::id()));
+    let folder = store.display().to_string();
+    let key = "5".repeat(64);
+    let vars = [("SWITCHBOARD_STORE_KEY", key.as_str()), ("HOME", "/nowhere")];
+    let run = |words: &[&str]| {
+        let words = [words, &["--store", &folder]].concat();
+        Switchboard::start_with(&words, &vars).finish()
+    };
+    let flags = ["--client-credentials", "--client-id", "ci", "--client-secret", "marked-secret"];
+    let login = run(&[&["login", &url][..], &flags].concat());
+    assert_eq!(login.code, Some(0), "{}", login.stderr);
+    assert_eq!(run(&["whoami", &url]).code, Some(0));
+    assert!(run(&["auth", "show", &url]).stdout.contains("ci"));
+    assert_eq!(run(&["logout", &url]).code, Some(0));
+    assert_eq!(provider.count("POST /revoke"), 2);
+    assert_eq!(run(&["logout", &url]).code, Some(3));
     fs::remove_dir_all(store).unwrap();
 }
 

@@ -51,6 +51,22 @@ fn the_version_is_that_of_the_package() {
 }
 
 #[test]
+fn a_public_url_is_checked_like_that_of_a_file() {
+    // wire: OR-4
+    for url in
+        ["gw.example", "ftp://gw.example", "https://gw.example/?a=b", "https://gw.example/#a", ""]
+    {
+        let serve = ["serve", "--public-url", url, "--check"];
+        let bridge = ["bridge", "--port", "0", "--public-url", url, "--stdio", "true"];
+        for words in [&serve[..], &bridge] {
+            let run = run(words, &[]);
+            assert_eq!(run.code, Some(2), "{words:?}: {}", run.stderr);
+            assert!(run.stderr.contains("https://mcp.example.com"), "{words:?}: {}", run.stderr);
+        }
+    }
+}
+
+#[test]
 fn wrong_usage_ends_with_two_and_says_where_help_is() {
     for args in [
         &["bridge"][..],

@@ -96,6 +96,20 @@ async fn each_user_is_shown_by_their_own_token_and_nobody_by_another() {
 }
 
 #[tokio::test]
+async fn a_server_is_told_of_the_extension_that_its_tokens_are_got_by() {
+    // wire: OX-7
+    let extension = |owner, grant| {
+        let mut wallet = Wallet::new(owner, &[]);
+        wallet.server.oauth.settings.grant = grant;
+        wallet.credential().extension()
+    };
+    let machines = Some("io.modelcontextprotocol/oauth-client-credentials");
+    assert_eq!(extension(AccountOwner::Operator, GrantType::ClientCredentials), machines);
+    assert_eq!(extension(AccountOwner::Operator, GrantType::Code), None);
+    assert_eq!(extension(AccountOwner::EachUser, GrantType::Code), None);
+}
+
+#[tokio::test]
 async fn an_account_is_shown_after_all_other_headers() {
     // wire: OU-8
     let own = [("authorization", "Bearer own"), ("x-tenant", "t")];
@@ -196,7 +210,9 @@ async fn a_users_token_is_exchanged_once_and_never_shown() {
     issuer.give("t-bob", lasting("u-bob", 3600));
     let ask = async |user: &str| shown(&credential, user, None).await;
     assert_eq!(ask("corp/ada").await.unwrap(), "Bearer u-ada");
+    let reads = issuer.metadata_reads();
     assert_eq!(ask("corp/bob").await.unwrap(), "Bearer u-bob");
+    assert_eq!(issuer.metadata_reads(), reads, "the metadata is known");
     issuer.give("t-ada", lasting("u-ada-2", 3600));
     assert_eq!(ask("corp/ada").await.unwrap(), "Bearer u-ada", "it is kept");
 

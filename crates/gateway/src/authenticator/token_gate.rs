@@ -13,7 +13,7 @@ use switchboard_proto::auth::claims::is_audience;
 
 use super::{EntranceGate, KeyTable};
 use crate::issuer::{KnownToken, TokenCheck, TokenDenial, hash_token};
-use crate::proxy::base_url;
+use crate::proxy::{RequestUrl, base_url};
 use crate::token::TokenAccess;
 
 /// Where metadata of protected resources are (RFC 9728).
@@ -55,21 +55,26 @@ impl<'h> Shown<'h> {
     }
 }
 
-/// The public URL of everything here, as far as it is known (OR-4), to be shown to a client.
-fn base<'t>(tokens: &'t TokenAccess, request: EntryRequest<'_>) -> Option<Cow<'t, str>> {
-    match &tokens.public_url {
-        Some(url) => Some(Cow::Borrowed(url)),
-        None => base_url(request, &tokens.trusted_proxies)
-            .map(|base| Cow::Owned(format!("{}{}", base.origin, base.prefix))),
-    }
+/// What the URL of everything here is for.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum UrlPurpose {
+    /// It is shown to the client of the request.
+    Show,
+    /// Audiences are compared with it: no client has a say in it.
+    Compare,
 }
 
-/// The same, to compare audiences with: no client has a say in it.
-fn own_base<'t>(tokens: &'t TokenAccess, request: EntryRequest<'_>) -> Option<Cow<'t, str>> {
-    match &tokens.public_url {
-        Some(url) => Some(Cow::Borrowed(url)),
-        None => base_url(request, &tokens.trusted_proxies).map(|base| Cow::Owned(base.origin)),
+/// The public URL of everything here, as far as it is known (OR-4).
+fn base<'t>(
+    tokens: &'t TokenAccess,
+    request: EntryRequest<'_>,
+    purpose: UrlPurpose,
+) -> Option<Cow<'t, str>> {
+    if let Some(url) = &tokens.public_url {
+        return Some(Cow::Borrowed(url));
     }
+    let RequestUrl { origin, prefix } = base_url(request, &tokens.trusted_proxies)?;
+    Some(Cow::Owned(if purpose == UrlPurpose::Show { origin + &prefix } else { origin }))
 }
 
 /// The metadata of the endpoint that a path below the well-known one names. Whether
@@ -79,7 +84,7 @@ pub(super) fn metadata(tokens: &TokenAccess, request: EntryRequest<'_>) -> Optio
     if !path.is_empty() && !path.starts_with('/') {
         return None;
     }
-    let base = base(tokens, request)?;
+    let base = base(tokens, request, UrlPurpose::Show)?;
     let issuers: Vec<_> = match &tokens.facade {
         Some(_) => vec![&*base],
         None => tokens.issuers.iter().map(|rule| rule.issuer.as_str()).collect(),
@@ -122,7 +127,7 @@ impl EntranceGate {
             }
             None => issuers.check(token, hash),
         };
-        let base = own_base(tokens, request);
+        let base = base(tokens, request, UrlPurpose::Compare);
         let shown = self.authenticator.subject_to_keep(token);
         match check {
             TokenCheck::Now(Ok(known)) => {
@@ -251,7 +256,8 @@ impl Denials {
         let path = path.strip_suffix('/').unwrap_or(path);
         let is_own = gate.paths.iter().any(|own| own == path);
         let path = if is_own { path } else { gate.paths.first().map_or("", String::as_str) };
-        let metadata = base(tokens, request).map(|base| format!("{base}{WELL_KNOWN}{path}"));
+        let base = base(tokens, request, UrlPurpose::Show);
+        let metadata = base.map(|base| format!("{base}{WELL_KNOWN}{path}"));
         Self { metadata, basic: tokens.basic_scopes().join(" ") }
     }
 

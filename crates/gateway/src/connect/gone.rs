@@ -1,26 +1,31 @@
-//! Users who are gone from the configuration: their accounts are deleted after seven days (OU-9).
+//! Users and servers that are gone from the configuration: the accounts are deleted after seven
+//! days (OU-9).
 //!
 //! ```text
-//!   the user is gone ──▶ a record beside the tokens says since when
-//!           is back  ──▶ the record is removed, the account stays
-//!           is gone for seven days ──▶ the tokens are revoked and deleted
+//!   the user or the server is gone ──▶ a record beside the tokens says since when
+//!           both are back          ──▶ the record is removed, the account stays
+//!           seven days go by       ──▶ the tokens are revoked and deleted
 //! ```
 //!
-//! Other gateways may keep accounts in the same store. So only accounts at servers of this
-//! gateway are looked at, and each gateway removes the records of its own users.
+//! Other gateways may keep accounts in the same store. So only these accounts are looked at:
+//! those at servers of this gateway, and those whose users came back to its own page when they
+//! signed in.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use switchboard_net::auth::Account;
 use switchboard_net::auth::person::Nobody;
 use switchboard_net::auth::store::{RecordId, RecordKind, StoreError};
+use switchboard_net::auth::{Account, Authorizer};
+use switchboard_proto::auth::OauthSettings;
 use tokio::sync::Notify;
 
-use super::UserConnector;
+use super::{CALLBACK_PATH, UserConnector};
 use crate::account::account_of;
 use crate::plan::ServerPlan;
+use crate::read;
 
 /// How long the account of a user who is gone is kept, in seconds.
 const KEPT: u64 = 7 * 24 * 60 * 60;
@@ -46,10 +51,11 @@ impl UserConnector {
     /// Deletes the accounts of users who have been gone for long enough.
     async fn forget_gone(&self) -> Result<(), StoreError> {
         let servers = self.servers_with_accounts();
-        if servers.is_empty() {
+        if servers.is_empty() && !self.has_looked.load(Ordering::Relaxed) {
             // Nobody needs the store, which may ask for its key.
             return Ok(());
         }
+        self.has_looked.store(true, Ordering::Relaxed);
         let store = &*self.accounts.store;
         let marks = store.list(RecordKind::Gone).await?;
         let mut marks: HashSet<_> = marks.into_iter().collect();
@@ -59,10 +65,11 @@ impl UserConnector {
             let Some(account) = Account::from_name(&name) else { continue };
             let Some(principal) = account.principal.clone() else { continue };
             let of_all = Account { principal: None, ..account.clone() };
-            let Some(server) = servers.get(&of_all.record(RecordKind::Tokens).name) else {
+            let server = servers.get(&of_all.record(RecordKind::Tokens).name);
+            if server.is_none() && !self.is_own(&account).await {
                 continue;
-            };
-            if self.is_user(&principal) {
+            }
+            if server.is_some() && self.is_user(&principal) {
                 if is_marked {
                     store.lock(&account.record(RecordKind::Gone)).await?.remove().await?;
                 }
@@ -77,8 +84,16 @@ impl UserConnector {
         Ok(())
     }
 
+    /// Whether the user of an account came back to a page of ours at the sign-in.
+    async fn is_own(&self, account: &Account) -> bool {
+        let Some(base) = read(&self.base).clone() else { return false };
+        let Ok(Some(kept)) = account.tokens(&*self.accounts.store).await else { return false };
+        let page = format!("{base}{CALLBACK_PATH}");
+        kept.source.client.redirect_uris.contains(&page)
+    }
+
     /// The servers that users have accounts at, by the names of the records without a user.
-    fn servers_with_accounts(&self) -> HashMap<String, Arc<ServerPlan>> {
+    pub(super) fn servers_with_accounts(&self) -> HashMap<String, Arc<ServerPlan>> {
         let fleet = self.fleet.get().and_then(Weak::upgrade);
         let running = fleet.map(|fleet| fleet.running_servers());
         let plans = running.iter().flat_map(|it| it.values()).map(|it| &it.plan);
@@ -96,13 +111,15 @@ impl UserConnector {
         has_key() || self.issuer_of(principal).is_some()
     }
 
-    /// Notes since when a user is gone, or deletes the account. True if it was deleted.
+    /// Notes since when a user or a server is gone, or deletes the account. True if it was
+    /// deleted.
     async fn look_at_gone(
         &self,
-        server: &ServerPlan,
+        server: Option<&Arc<ServerPlan>>,
         account: &Account,
         user: &str,
     ) -> Result<bool, StoreError> {
+        let name = server.map_or(&account.server, |server| &server.name);
         let now = self.authenticator.get().map_or(0, |it| it.issuers().now());
         let mut mark = self.accounts.store.lock(&account.record(RecordKind::Gone)).await?;
         let since = mark.read().await?;
@@ -110,25 +127,32 @@ impl UserConnector {
         let Some(since) = since else {
             mark.write(now.to_string().as_bytes()).await?;
             tracing::info!(
-                server = server.name,
+                server = name,
                 user,
-                "the user is gone from the configuration: the account is deleted after 7 days"
+                "the user or the server is gone from the configuration: the account is deleted after 7 days"
             );
             return Ok(false);
         };
         if now.saturating_sub(since) < KEPT {
             return Ok(false);
         }
-        let (fetch, person) = (self.fetch.clone(), Arc::new(Nobody));
-        let authorizer = self.accounts.authorizer(server, Some(user), fetch, person);
+        let (accounts, person) = (&self.accounts, Arc::new(Nobody));
+        let (fetch, options) = (self.fetch.clone(), accounts.options.clone());
+        let authorizer = if let Some(server) = server {
+            accounts.authorizer(server, Some(user), fetch, person)
+        } else {
+            let (account, store) = (account.clone(), Arc::clone(&accounts.store));
+            let settings = OauthSettings::default();
+            Some(Authorizer::new(account, settings, store, fetch, person, options))
+        };
         let Some(authorizer) = authorizer else { return Ok(false) };
         match authorizer.sign_out().await {
             Ok(_) => {
                 mark.remove().await?;
-                tracing::info!(server = server.name, user, "the account of a gone user is deleted");
+                tracing::info!(server = name, user, "the account of a gone user is deleted");
             }
             Err(why) => tracing::warn!(
-                server = server.name,
+                server = name,
                 user,
                 "the account of a gone user was not revoked: {why}"
             ),

@@ -11,17 +11,19 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 use percent_encoding::percent_decode;
 use ring::hmac;
 use serde_json::json;
+use switchboard_net::auth::SystemTools;
 use switchboard_net::auth::callback::CallbackVerdict;
 use switchboard_net::http::page::{PageVisit, escape, html, leave_page};
 use switchboard_net::upstream::Target;
+use switchboard_proto::auth::Tools as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
-    CALLBACK_PATH, CONNECT_PATH, ConnectLink, DOCUMENT_PATH, FlowEnd, IssuerVisitor, Refused,
-    UserConnector, random_id, unhex,
+    CALLBACK_PATH, CONNECT_PATH, ConnectLink, DOCUMENT_PATH, FlowEnd, IssuerVisitor,
+    PUBLIC_DOCUMENT_PATH, Refused, UserConnector, random_id, unhex,
 };
-use crate::facade::{document, nothing};
+use crate::facade::{document, nothing, unavailable};
 use crate::plan::ServerPlan;
 use crate::token::IssuerRule;
 use crate::{lock, read};
@@ -245,22 +247,42 @@ impl UserConnector {
         other_browser()
     }
 
-    /// Who we are, for authorization servers that read it: a client without a secret (OC-22).
-    pub(super) fn visit_document(&self, visit: &PageVisit) -> Response<Bytes> {
-        let is_it =
-            matches!(visit.method, Method::GET | Method::HEAD) && visit.path == DOCUMENT_PATH;
-        let Some(url) = self.document_url().filter(|_| is_it) else { return nothing() };
-        let base = url.strip_suffix(DOCUMENT_PATH).unwrap_or_default();
-        document(&json!({
-            "client_id": url,
+    /// Who we are, for authorization servers that read it (OC-22): a client with a key, or one
+    /// that has nothing to show.
+    pub(super) async fn visit_document(&self, visit: &PageVisit) -> Response<Bytes> {
+        let is_read = matches!(visit.method, Method::GET | Method::HEAD);
+        let Some(base) = self.document_base().filter(|_| is_read) else { return nothing() };
+        let method = match &*visit.path {
+            DOCUMENT_PATH => "private_key_jwt",
+            PUBLIC_DOCUMENT_PATH => "none",
+            _ => return nothing(),
+        };
+        // A gateway whose users sign in nowhere has no key, and needs no store.
+        let has_users = self.client_key.initialized() || !self.servers_with_accounts().is_empty();
+        if !has_users {
+            return nothing();
+        }
+        let mut about = json!({
+            "client_id": format!("{base}{}", visit.path),
             "client_name": "Switchboard",
             "redirect_uris": [format!("{base}{CALLBACK_PATH}")],
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
-            "token_endpoint_auth_method": "none",
+            "token_endpoint_auth_method": method,
             // The form of SEP-3149.
-            "token_endpoint_auth_methods_supported": ["none"],
-        }))
+            "token_endpoint_auth_methods_supported": [method],
+        });
+        if visit.path == DOCUMENT_PATH {
+            let key = match self.client_key().await {
+                Ok(key) => SystemTools.public_key(key),
+                Err(failed) => return unavailable(&failed),
+            };
+            // The store has a key that can be used, or it was changed by hand.
+            let Ok((public, algorithm)) = key else { return nothing() };
+            about["token_endpoint_auth_signing_alg"] = algorithm.into();
+            about["jwks"] = json!({"keys": [public]});
+        }
+        document(&about)
     }
 }
 

@@ -3,11 +3,14 @@
 use bytes::Bytes;
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, Method, Response};
+use switchboard_net::auth::SystemTools;
 use switchboard_net::auth::store::MemoryStore;
 use switchboard_net::http::fetch::FetchOptions;
 use switchboard_net::upstream::{Strategy, Target};
+use switchboard_proto::auth::Tools as _;
 
 use super::*;
+use crate::facade::rotate_keys;
 use crate::policy::Access;
 use crate::token::FacadeRule;
 
@@ -205,16 +208,21 @@ async fn pending_links_are_bounded() {
 async fn the_gateway_describes_itself_where_it_has_https() {
     // wire: OC-21, OC-22, AUTH-10
     let desk = Desk::new();
-    let read = |method: Method, path: &str| {
+    let read = async |method: Method, path: &str| {
         let (path, query, headers) = (path.to_owned(), String::new(), HeaderMap::new());
         let visit = PageVisit { method, path, query, headers, address: None, body: Bytes::new() };
-        desk.connector.visit_document(&visit)
+        desk.connector.visit_document(&visit).await
     };
-    let page = read(Method::GET, "/oauth/client.json");
-    assert_eq!(page.headers()["content-type"], "application/json");
-    let said: serde_json::Value = serde_json::from_slice(page.body()).unwrap();
+    let get = async |path: &str| read(Method::GET, path).await;
+    let said = async |path: &str| {
+        let page = get(path).await;
+        assert_eq!(page.headers()["content-type"], "application/json");
+        serde_json::from_slice::<serde_json::Value>(page.body()).unwrap()
+    };
+    assert_eq!(get(DOCUMENT_PATH).await.status(), 404, "nobody signs in anywhere");
+    let signed_by = desk.connector.described(&desk.server).await.unwrap().oauth.settings;
     let meant = json!({
-        "client_id": "https://gw.example/oauth/client.json",
+        "client_id": "https://gw.example/oauth/public-client.json",
         "client_name": "Switchboard",
         "redirect_uris": ["https://gw.example/oauth/callback"],
         "grant_types": ["authorization_code", "refresh_token"],
@@ -222,32 +230,48 @@ async fn the_gateway_describes_itself_where_it_has_https() {
         "token_endpoint_auth_method": "none",
         "token_endpoint_auth_methods_supported": ["none"],
     });
-    assert_eq!(said, meant);
-    assert_eq!(read(Method::POST, "/oauth/client.json").status(), 404);
-    assert_eq!(read(Method::GET, "/oauth/client.json/other").status(), 404);
-    assert!(desk.connector.pages().iter().any(|(path, _)| path == "/oauth/client.json"));
+    assert_eq!(said(PUBLIC_DOCUMENT_PATH).await, meant);
+    let keyed = said(DOCUMENT_PATH).await;
+    assert_eq!(keyed["client_id"], "https://gw.example/oauth/client.json");
+    assert_eq!(keyed["redirect_uris"], meant["redirect_uris"]);
+    assert_eq!(keyed["token_endpoint_auth_method"], "private_key_jwt");
+    let key = keyed["jwks"]["keys"][0].as_object().unwrap();
+    assert_eq!((&key["kty"], &key["crv"]), (&json!("EC"), &json!("P-256")));
+    assert!(!key.contains_key("d"), "the public part alone");
+    let own = SystemTools.public_key(&signed_by.private_key.unwrap()).unwrap().0;
+    assert_eq!(keyed["jwks"]["keys"], json!([own]), "the one that sign-ins use");
+    let restarted = facade::client_key(&*desk.connector.accounts.store).await.unwrap();
+    assert_eq!(SystemTools.public_key(&restarted).unwrap().0, own, "it is kept");
+    rotate_keys(&*desk.connector.accounts.store).await.unwrap();
+    let restarted = facade::client_key(&*desk.connector.accounts.store).await.unwrap();
+    assert_eq!(SystemTools.public_key(&restarted).unwrap().0, own, "none that tokens have");
+    assert_eq!(read(Method::POST, DOCUMENT_PATH).await.status(), 404);
+    assert_eq!(get("/oauth/client.json/other").await.status(), 404);
+    for path in [DOCUMENT_PATH, PUBLIC_DOCUMENT_PATH] {
+        assert!(desk.connector.pages().iter().any(|(it, _)| it == path));
+    }
     desk.connector.set_base(Some("http://127.0.0.1:3001".to_owned()));
-    assert_eq!(read(Method::GET, "/oauth/client.json").status(), 404, "no https");
+    assert_eq!(get(DOCUMENT_PATH).await.status(), 404, "no https");
     desk.connector.set_base(None);
-    assert_eq!(read(Method::GET, "/oauth/client.json").status(), 404, "no URL");
+    assert_eq!(get(DOCUMENT_PATH).await.status(), 404, "no URL");
 }
 
 #[tokio::test]
 async fn users_sign_in_by_the_document_unless_the_file_says_otherwise() {
     // wire: OC-20, OC-21
     let desk = Desk::new();
-    let url = |change: fn(&mut OauthSettings)| {
+    let url = async |change: fn(&mut OauthSettings)| {
         let mut server = ServerPlan::clone(&desk.server);
         change(&mut server.oauth.settings);
-        desk.connector.described(&server).oauth.settings.client_metadata_url
+        desk.connector.described(&server).await.unwrap().oauth.settings.client_metadata_url
     };
-    assert_eq!(url(|_| ()).as_deref(), Some("https://gw.example/oauth/client.json"));
-    let other = url(|it| it.client_metadata_url = Some("https://me.example/c".to_owned()));
+    assert_eq!(url(|_| ()).await.as_deref(), Some("https://gw.example/oauth/client.json"));
+    let other = url(|it| it.client_metadata_url = Some("https://me.example/c".to_owned())).await;
     assert_eq!(other.as_deref(), Some("https://me.example/c"));
-    assert_eq!(url(|it| it.client_id = Some("gw".to_owned())), None);
-    assert_eq!(url(|it| it.grant = GrantType::Device), None, "the document does not name it");
+    assert_eq!(url(|it| it.client_id = Some("gw".to_owned())).await, None);
+    assert_eq!(url(|it| it.grant = GrantType::Device).await, None, "the document names it not");
     desk.connector.set_base(Some("http://127.0.0.1:3001".to_owned()));
-    assert_eq!(url(|_| ()), None, "no document without https");
+    assert_eq!(url(|_| ()).await, None, "no document without https");
 }
 
 #[test]

@@ -33,61 +33,31 @@ fn invalid_client() -> DeniedAnswer {
     denied
 }
 
-/// What a token request says. All of it once.
-struct TokenForm<'f> {
-    grant_type: Option<&'f str>,
-    client_id: Option<&'f str>,
-    code: Option<&'f str>,
-    verifier: Option<&'f str>,
-    redirect_uri: Option<&'f str>,
-    refresh_token: Option<&'f str>,
-    resource: Option<&'f str>,
-    scope: Option<&'f str>,
-    assertion: Option<&'f str>,
-    client_assertion: Option<&'f str>,
-    client_assertion_type: Option<&'f str>,
+/// Declares what of a form is read, by the names that its parameters have.
+macro_rules! token_form {
+    ($($field:ident = $name:literal,)*) => {
+        /// What a token request says. All of it once.
+        struct TokenForm<'f> { $($field: Option<&'f str>,)* }
+
+        fn read_form(pairs: &[(String, String)]) -> Option<TokenForm<'_>> {
+            let [$($field,)*] = single(pairs, [$($name,)*])?;
+            Some(TokenForm { $($field,)* })
+        }
+    };
 }
 
-fn read_form(pairs: &[(String, String)]) -> Option<TokenForm<'_>> {
-    let names = [
-        "grant_type",
-        "client_id",
-        "code",
-        "code_verifier",
-        "redirect_uri",
-        "refresh_token",
-        "resource",
-        "scope",
-        "assertion",
-        "client_assertion",
-        "client_assertion_type",
-    ];
-    let [
-        grant_type,
-        client_id,
-        code,
-        verifier,
-        redirect_uri,
-        refresh_token,
-        resource,
-        scope,
-        assertion,
-        client_assertion,
-        client_assertion_type,
-    ] = single(pairs, names)?;
-    Some(TokenForm {
-        grant_type,
-        client_id,
-        code,
-        verifier,
-        redirect_uri,
-        refresh_token,
-        resource,
-        scope,
-        assertion,
-        client_assertion,
-        client_assertion_type,
-    })
+token_form! {
+    assertion = "assertion",
+    client_assertion = "client_assertion",
+    client_assertion_type = "client_assertion_type",
+    client_id = "client_id",
+    code = "code",
+    grant_type = "grant_type",
+    redirect_uri = "redirect_uri",
+    refresh_token = "refresh_token",
+    resource = "resource",
+    scope = "scope",
+    verifier = "code_verifier",
 }
 
 /// The scopes of a token: those that were granted, or fewer of them.

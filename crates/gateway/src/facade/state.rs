@@ -125,9 +125,24 @@ async fn save(lock: &mut dyn RecordLock, record: &impl Serialize) -> Result<(), 
     Ok(lock.write(&content).await?)
 }
 
+/// What the record of the keys that tokens are signed with is called.
+const TOKEN_KEYS: &str = "keys";
+/// That of the key by which the gateway shows who it is at authorization servers. It is another
+/// one, and stays: a server that does not know it takes no renewals.
+const CLIENT_KEY: &str = "client key";
+
 /// The keys of the facade, made if there are none (OS-13).
 pub(super) async fn load_keys(store: &dyn RecordStore) -> Result<StoredKeys, FacadeError> {
-    let id = id(RecordKind::Facade, "keys");
+    load(store, TOKEN_KEYS).await
+}
+
+/// The key of the gateway as a client of authorization servers (OC-21), made if there is none.
+pub(crate) async fn client_key(store: &dyn RecordStore) -> Result<Secret, FacadeError> {
+    Ok(load(store, CLIENT_KEY).await?.current)
+}
+
+async fn load(store: &dyn RecordStore, name: &str) -> Result<StoredKeys, FacadeError> {
+    let id = id(RecordKind::Facade, name);
     if let Some(keys) = parse(store.read(&id).await?)? {
         return Ok(keys);
     }
@@ -143,7 +158,7 @@ pub(super) async fn load_keys(store: &dyn RecordStore) -> Result<StoredKeys, Fac
 /// Makes another signing key. Tokens of the one before count until they are over.
 pub async fn rotate_keys(store: &dyn RecordStore) -> Result<(), FacadeError> {
     let before = load_keys(store).await?;
-    let id = id(RecordKind::Facade, "keys");
+    let id = id(RecordKind::Facade, TOKEN_KEYS);
     let mut lock = store.lock(&id).await?;
     let before = parse(lock.read().await?)?.unwrap_or(before);
     let current = Secret::new(generate_pem()?);

@@ -62,7 +62,7 @@ impl Bed {
         let issuer = Issuer::start().await;
         let clock = Arc::new(AtomicU64::new(system_clock()()));
         let store = MemoryStore::new();
-        let facade = open(&issuer, rule, &store, &clock).await;
+        let facade = open(&issuer, rule, Arc::new(store.clone()), &clock).await;
         Self { issuer, store, clock, facade }
     }
 
@@ -73,7 +73,8 @@ impl Bed {
 
     /// The same with another configuration.
     async fn restart_with(&mut self, rule: FacadeRule) {
-        self.facade = open(&self.issuer, rule, &self.store, &self.clock).await;
+        let store = Arc::new(self.store.clone());
+        self.facade = open(&self.issuer, rule, store, &self.clock).await;
     }
 
     fn now(&self) -> u64 {
@@ -184,14 +185,14 @@ impl Bed {
 async fn open(
     issuer: &Issuer,
     rule: FacadeRule,
-    store: &MemoryStore,
+    store: Arc<dyn RecordStore>,
     clock: &Arc<AtomicU64>,
 ) -> Arc<Facade> {
     let told = Arc::clone(clock);
     let clock: crate::issuer::Clock = Arc::new(move || told.load(Ordering::SeqCst));
     let authenticator = Authenticator::with(access(issuer, rule), 10, None, clock);
     let fetch = Fetch::new(FetchOptions::default()).unwrap();
-    Facade::start(&authenticator, Arc::new(store.clone()), fetch).await.unwrap()
+    Facade::start(&authenticator, store, fetch).await.unwrap()
 }
 
 struct Reply {

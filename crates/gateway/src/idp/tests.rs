@@ -143,7 +143,10 @@ async fn tokens_are_renewed_while_the_person_is_there() {
     assert!(matches!(renewed.who, Err(IdpError::NotSaid(_))), "{:?}", renewed.who);
     issuer.say_of_everybody(json!({"sub": "ada", "groups": ["ops"]}));
     issuer.give("r2", json!({"access_token": "c", "token_type": "Bearer"}));
-    let renewed = client.renew(renewed.tokens).await.unwrap();
+    let first = client.renew(renewed.tokens).await.unwrap();
+    let reads = issuer.metadata_reads();
+    let renewed = client.renew(first.tokens).await.unwrap();
+    assert_eq!(issuer.metadata_reads(), reads, "the metadata is known");
     assert_eq!(renewed.who.unwrap().claims["groups"], json!(["ops"]), "asked without an ID token");
     issuer.give("r2", Value::Null);
     let ended = client.renew(renewed.tokens).await.unwrap_err();

@@ -287,3 +287,36 @@ async fn a_token_that_is_remembered_after_the_end_of_its_grant_does_not_count() 
     issuers.remember(hash_token(&token), Some(known), KNOWN_JWT);
     assert_eq!(check(&issuers, &token).await, INVALID);
 }
+
+// wire: OS-7
+#[tokio::test]
+async fn a_check_of_our_own_tokens_holds_no_lock_that_a_reload_waits_for() {
+    let issuer = Issuer::start().await;
+    // Whether somebody else can change all tables while a check looks at the time.
+    let (looked_at, held) = (Arc::new(OnceLock::<Weak<Issuers>>::new()), Arc::default());
+    let (here, seen): (_, Arc<Mutex<Vec<bool>>>) = (Arc::clone(&looked_at), Arc::clone(&held));
+    let real = system_clock();
+    let clock: Clock = Arc::new(move || {
+        if let Some(issuers) = here.get().and_then(Weak::upgrade) {
+            let is_free = issuers.own.try_write().is_ok() && issuers.states.try_write().is_ok();
+            lock(&seen).push(!is_free);
+        }
+        real()
+    });
+    let issuers = Issuers::new(None, clock, &Arc::default());
+    let facade = crate::token::FacadeRule { issuer: "corp".to_owned(), ..Default::default() };
+    let access = TokenAccess {
+        issuers: vec![rule(&issuer)],
+        public_url: Some(issuer.url.clone()),
+        facade: Some(facade),
+        ..TokenAccess::default()
+    };
+    issuers.follow(Some(&access));
+    let (published, _) = state(&issuers).fetch_keys().await.unwrap();
+    issuers.set_own_keys(published);
+    assert!(looked_at.set(Arc::downgrade(&issuers)).is_ok());
+    let claims = issuer.claims("ada", AUDIENCE, &json!({OWN_GRANT: "g"}));
+    let token = issuer.sign(&claims);
+    assert_eq!(check(&issuers, &token).await, Ok("ada".to_owned()));
+    assert!(!lock(&held).is_empty() && !lock(&held).contains(&true), "{held:?}");
+}

@@ -291,6 +291,10 @@ impl Credential for OauthCredential {
         Some(self.authorizer.person_asked())
     }
 
+    fn extension(&self) -> Option<&'static str> {
+        self.authorizer.settings().grant.extension()
+    }
+
     fn ask_anew(&self) {
         self.authorizer.ask_anew();
     }

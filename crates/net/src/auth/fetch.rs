@@ -1,6 +1,8 @@
 //! The requests of a sign-in: bounded, and sent only where they may go.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION};
@@ -11,12 +13,17 @@ use switchboard_proto::header;
 use switchboard_proto::revision::Revision;
 use tokio::sync::OnceCell;
 
+use crate::connection::lock;
+use crate::drive::now;
 use crate::http::fetch::{AddressRange, Fetch, FetchBody, Reach, is_public, resolve};
 
 /// Bytes of an answer (OB-1).
 const LONGEST: usize = 64 << 10;
 /// How long one request may take, its redirects included.
 const WAIT: Duration = Duration::from_secs(10);
+/// Documents that are kept, and for how long.
+const MOST_DOCUMENTS: usize = 16;
+const DOCUMENT_LIFE: Duration = Duration::from_mins(5);
 /// Redirects of a document that are followed.
 const MOST_REDIRECTS: usize = 3;
 
@@ -32,6 +39,33 @@ pub struct AuthFetch {
     careful: OnceCell<Fetch>,
     server: Uri,
     policy: ReachPolicy,
+    documents: Option<DocumentCache>,
+}
+
+/// Metadata of authorization servers that the user named, so that tokens can be renewed and
+/// exchanged without reading it each time. Clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct DocumentCache(Arc<Mutex<HashMap<String, (AuthResponse, Instant)>>>);
+
+impl DocumentCache {
+    fn find(&self, url: &str) -> Option<AuthResponse> {
+        let documents = lock(&self.0);
+        let (found, read) = documents.get(url)?;
+        (now().saturating_duration_since(*read) < DOCUMENT_LIFE).then(|| found.clone())
+    }
+
+    fn keep(&self, url: String, found: &AuthResponse) {
+        let mut documents = lock(&self.0);
+        if documents.len() >= MOST_DOCUMENTS && !documents.contains_key(&url) {
+            documents.clear();
+        }
+        documents.insert(url, (found.clone(), now()));
+    }
+
+    /// Forgets everything: something may have moved.
+    pub fn clear(&self) {
+        lock(&self.0).clear();
+    }
 }
 
 /// Which addresses the URLs of a sign-in may lead to (OB-3).
@@ -49,13 +83,32 @@ impl AuthFetch {
     /// Sends by `open` what the user named, and elsewhere as `policy` has it. `server` is what
     /// all other URLs are named by.
     pub fn new(open: Fetch, server: Uri, policy: ReachPolicy) -> Self {
-        Self { open, careful: OnceCell::new(), server, policy }
+        Self { open, careful: OnceCell::new(), server, policy, documents: None }
+    }
+
+    /// Reads documents once in a while.
+    #[must_use]
+    pub fn remembering(self, documents: DocumentCache) -> Self {
+        Self { documents: Some(documents), ..self }
     }
 
     /// Sends a request. An error is the reason in words.
     pub async fn send(&self, request: AuthRequest) -> Result<AuthResponse, String> {
+        let is_document = request.body.is_none() && request.authorization.is_none();
+        let documents = self.documents.as_ref().filter(|_| is_document);
+        if let Some(found) = documents.and_then(|it| it.find(&request.url)) {
+            return Ok(found);
+        }
+        let url = request.url.clone();
         let sending = tokio::time::timeout(WAIT, self.send_all(request));
-        sending.await.unwrap_or_else(|_| Err(format!("no answer within {} s", WAIT.as_secs())))
+        let late = || Err(format!("no answer within {} s", WAIT.as_secs()));
+        let sent = sending.await.unwrap_or_else(|_| late());
+        if let (Some(documents), Ok(found)) = (documents, &sent)
+            && found.status == 200
+        {
+            documents.keep(url, found);
+        }
+        sent
     }
 
     async fn send_all(&self, request: AuthRequest) -> Result<AuthResponse, String> {
@@ -172,6 +225,22 @@ mod tests {
         let open = Fetch::new(FetchOptions { proxy, ..FetchOptions::default() }).unwrap();
         let policy = ReachPolicy { allowed: vec!["192.0.2.0/24".to_owned()], is_strict: false };
         AuthFetch::new(open, Uri::from_static(server), policy).reach().await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn documents_are_kept_for_a_while_and_within_a_bound() {
+        let (cache, answer) =
+            (DocumentCache::default(), |status| AuthResponse { status, ..Default::default() });
+        cache.keep("https://a.example".to_owned(), &answer(200));
+        assert!(cache.clone().find("https://a.example").is_some());
+        tokio::time::advance(DOCUMENT_LIFE).await;
+        assert!(cache.find("https://a.example").is_none(), "it may have changed");
+        for number in 0..=MOST_DOCUMENTS {
+            cache.keep(format!("https://{number}.example"), &answer(200));
+        }
+        assert!(lock(&cache.0).len() <= MOST_DOCUMENTS);
+        cache.clear();
+        assert!(lock(&cache.0).is_empty());
     }
 
     // wire: OB-3, OA-6

@@ -16,7 +16,7 @@ use switchboard_proto::auth::{
 use tokio::sync::watch;
 
 use super::callback::CallbackPage;
-use super::fetch::{AuthFetch, ReachPolicy};
+use super::fetch::{AuthFetch, DocumentCache, ReachPolicy};
 use super::person::SignInPerson;
 use super::store::{Plaintext, RecordId, RecordKind, RecordLock, RecordStore, StoreError};
 use super::tools::SystemTools;
@@ -168,6 +168,8 @@ struct Inner {
     settings: OauthSettings,
     store: Arc<dyn RecordStore>,
     fetch: AuthFetch,
+    /// What was read for exchanges.
+    documents: DocumentCache,
     person: Arc<dyn SignInPerson>,
     options: SignInOptions,
     tools: Arc<dyn Tools>,
@@ -199,7 +201,8 @@ struct SignInTask {
 }
 
 impl Authorizer {
-    /// Knows nothing of the account until it is asked.
+    /// Knows nothing of the account until it is asked: that which the settings
+    /// [lead to](Account::signing_in_by), or another whose tokens are kept.
     pub fn new(
         account: Account,
         settings: OauthSettings,
@@ -208,7 +211,6 @@ impl Authorizer {
         person: Arc<dyn SignInPerson>,
         options: SignInOptions,
     ) -> Self {
-        let account = account.signing_in_by(&settings);
         let server = account.server.parse::<Uri>().unwrap_or_default();
         let mut reach = options.reach.clone();
         reach.allowed.extend(named_hosts(&settings));
@@ -222,11 +224,19 @@ impl Authorizer {
         });
         // A person who is asked there is asked for this, and others wait for them here.
         let asked = provider.as_ref().map(|provider: &Self| provider.inner.asked.clone());
+        let fetch = AuthFetch::new(fetch, server, reach);
+        let documents = DocumentCache::default();
+        // The user named where tokens are exchanged, which is done for each user of a gateway.
+        let fetch = match &settings.grant {
+            GrantType::Exchange { .. } => fetch.remembering(documents.clone()),
+            _ => fetch,
+        };
         let inner = Inner {
             account,
             settings,
             store,
-            fetch: AuthFetch::new(fetch, server, reach),
+            fetch,
+            documents,
             person,
             options,
             tools: Arc::new(SystemTools),
@@ -474,7 +484,8 @@ impl Authorizer {
     pub async fn exchange(&self, subject: Secret) -> Result<TokenRecord, AuthError> {
         let mut goal = self.inner.goal(None, None, String::new());
         goal.settings.grant = GrantType::Exchange { subject: Some(subject) };
-        self.inner.drive(SignIn::new(goal, Arc::clone(&self.inner.tools)), None).await
+        let run = SignIn::new(goal, Arc::clone(&self.inner.tools));
+        self.inner.drive(run, None).await.inspect_err(|_| self.inner.documents.clear())
     }
 
     /// Has the tokens taken back, and forgets them in any case. False if there were none.
@@ -614,7 +625,7 @@ fn provider_account(
         is_local: true,
         ..OauthSettings::default()
     };
-    Some((Account { server: issuer.clone(), ..account.clone() }, settings))
+    Some((Account { server: issuer.clone(), grant: None, ..account.clone() }, settings))
 }
 
 /// Hosts that the user names, which may be anywhere.

@@ -42,6 +42,7 @@ pub use switchboard_proto::failure::{Exit, Status};
 
 use self::command::path_of;
 use self::container::Container;
+pub(crate) use self::stderr::HiddenWords;
 use self::stderr::Tail;
 use crate::platform::{self, ChildGroup, Cleanup, EmptyGroup};
 
@@ -60,6 +61,7 @@ pub struct Child {
     exit: ExitWatch,
     /// It runs a container, whose removal takes its time.
     contained: bool,
+    hidden: Arc<HiddenWords>,
 }
 
 /// How long a child may take over each step of its end.
@@ -128,7 +130,7 @@ impl Command {
         let refused = |source| SpawnError::Refused { program: self.program.clone(), source };
         let (stdin, stdout, errors) = streams(&group).map_err(refused)?;
 
-        let tail = Arc::new(Tail::default());
+        let (tail, hidden) = (Arc::new(Tail::default()), HiddenWords::new(&self.secrets));
         let group = Arc::new(group);
         let (life, watched) = watch::channel(Life::default());
         let child = Child {
@@ -137,11 +139,12 @@ impl Command {
             group: Arc::clone(&group),
             exit: ExitWatch { life: watched, tail: Arc::clone(&tail) },
             contained: container.is_some(),
+            hidden: Arc::clone(&hidden),
         };
         let drain = tokio::spawn(stderr::drain(
             errors,
             self.name.clone(),
-            self.secrets.clone(),
+            Arc::clone(&hidden),
             Arc::clone(&tail),
         ));
         tokio::spawn(supervise(Supervised { group, container, tail, life, _slot: slot }, drain));
@@ -167,6 +170,11 @@ impl Child {
     /// The last lines of stderr, made harmless for a terminal, oldest first.
     pub fn stderr_tail(&self) -> Vec<String> {
         self.exit.tail.lines()
+    }
+
+    /// What the log does not show of what it says.
+    pub(crate) fn hidden(&self) -> &Arc<HiddenWords> {
+        &self.hidden
     }
 
     /// A listener that outlives this handle.

@@ -215,6 +215,7 @@ impl Upstream {
     }
 
     async fn probe_endpoint(&self, endpoint: &HttpEndpoint, question: &Message) -> Probed {
+        let question = self.declaring(question.clone());
         let asking = self.send(endpoint, &endpoint.url, false, |endpoint| {
             let mut request = endpoint.post_request(question.text(), &HttpSession::default(), &[]);
             let version = Revision::NEWEST_MODERN.as_str();

@@ -21,7 +21,7 @@ use super::Upstream;
 use crate::connection::lock;
 use crate::drive::now;
 use crate::platform;
-use crate::stdio::child::Command;
+use crate::stdio::child::{Command, HiddenWords};
 
 /// How a command is given its access token.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -165,8 +165,13 @@ impl Upstream {
     }
 
     /// Renews the token of a running child in time; ends the child where that cannot be.
-    pub(super) async fn keep_token(self: &Arc<Self>, injected: Option<&InjectedToken>) {
-        let Some(InjectedToken { file, until: Some(until), .. }) = injected else {
+    /// What the child prints of the newer tokens is `hidden` too.
+    pub(super) async fn keep_token(
+        self: &Arc<Self>,
+        injected: Option<&InjectedToken>,
+        hidden: &HiddenWords,
+    ) {
+        let Some(InjectedToken { file, until: Some(until), variable, .. }) = injected else {
             return pending().await;
         };
         let mut until = Some(*until);
@@ -175,6 +180,7 @@ impl Upstream {
             let Some(file) = file else { break };
             until = match self.token().await {
                 Ok((token, next)) => {
+                    hidden.add(variable, &token);
                     if let Err(error) = write(&file.path, &token) {
                         tracing::warn!(server = self.name, "its token cannot be written: {error}");
                     }

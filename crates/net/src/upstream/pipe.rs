@@ -217,11 +217,12 @@ async fn run_child(up: &Arc<Upstream>, command: &Command) -> PipeEnd {
     };
     tracing::debug!(server = up.name, pid = child.id(), "started");
     let _runs = up.server.traffic().child();
+    let hidden = Arc::clone(child.hidden());
     // Either direction being closed ends the conversation: a child that reads
     // no more cannot be asked, one that writes no more cannot answer.
     let talk = race(write_lines(up, stdin), read_lines(up, stdout, child.exit_watch()));
     let talk = async {
-        match race(talk, up.keep_token(injected.as_ref())).await {
+        match race(talk, up.keep_token(injected.as_ref(), &hidden)).await {
             Either::Left(talked) => talked,
             Either::Right(()) => Either::Right(None),
         }

@@ -207,6 +207,12 @@ impl ServerTarget {
         self.details.credential.as_ref().map_or(&[], |credential| credential.passes())
     }
 
+    /// The extension that its tokens are got by; a command is shown none by us.
+    pub(super) fn extension(&self) -> Option<&'static str> {
+        let credential = self.details.credential.as_ref().filter(|_| self.details.fetch.is_some());
+        credential?.extension()
+    }
+
     /// Tells whether a person is asked to sign in to it.
     pub(crate) fn person_asked(&self) -> Option<PersonAsked> {
         self.details.credential.as_ref()?.person_asked()
@@ -351,6 +357,11 @@ pub trait Credential: Send + Sync {
     fn sign(&self, _user: CredentialUser<'_>, _request: &mut Request<Bytes>) {}
     /// Tells whether a person is asked to sign in; none if nobody ever is.
     fn person_asked(&self) -> Option<PersonAsked> {
+        None
+    }
+    /// The extension of the protocol that its tokens are got by. The server is told of it
+    /// with our capabilities (OX-7).
+    fn extension(&self) -> Option<&'static str> {
         None
     }
     /// A person wants to sign in by the next refusal, even if they did not a short while ago.

@@ -18,6 +18,7 @@ use switchboard_net::auth::store::{
     MemoryStore, Pending, Plaintext, RecordId, RecordKind, RecordLock, RecordStore,
 };
 use switchboard_net::auth::{Account, Authorizer, LoginMode, OauthCredential, SignInOptions};
+use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::client::{Client, ClientOptions};
 use switchboard_net::http::fetch::{Fetch, FetchOptions, Reach};
 use switchboard_net::upstream::{
@@ -26,9 +27,14 @@ use switchboard_net::upstream::{
 use switchboard_proto::auth::{
     AuthError, GrantType, IdentityProvider, OauthSettings, Secret, TokenRecord,
 };
+use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
+use switchboard_testkit::caller::LEGACY;
+use switchboard_testkit::http::HttpServer;
 use switchboard_testkit::within;
 use tokio::net::TcpListener;
+
+use crate::upstream::{caller, enveloped};
 
 mod attacks;
 
@@ -63,6 +69,8 @@ struct AuthWorld {
     denies: AtomicBool,
     /// What the protected server was asked for, and whether a token was shown.
     asked: Mutex<Vec<(String, bool)>>,
+    /// What its clients said last that they can do.
+    declared: Mutex<Value>,
 }
 
 #[expect(clippy::unused_async, reason = "handlers of axum are asynchronous")]
@@ -84,6 +92,7 @@ impl AuthWorld {
             life: AtomicUsize::new(3600),
             denies: AtomicBool::new(false),
             asked: Mutex::default(),
+            declared: Mutex::default(),
         });
         let app = Router::new()
             .route(RESOURCE, get(Self::resource))
@@ -173,6 +182,9 @@ impl AuthWorld {
         let is_shown = headers.contains_key("authorization");
         let method = message["method"].as_str().unwrap_or_default().to_owned();
         it.asked.lock().unwrap().push((method, is_shown));
+        let envelope = &message["params"]["_meta"];
+        *it.declared.lock().unwrap() =
+            envelope["io.modelcontextprotocol/clientCapabilities"].clone();
         if !is_shown {
             return StatusCode::UNAUTHORIZED.into_response();
         }
@@ -186,6 +198,20 @@ impl AuthWorld {
         let account = Account { server: format!("{}/mcp", self.url), ..Account::default() };
         let options = SignInOptions { mode, ..SignInOptions::default() };
         let settings = OauthSettings::default();
+        Authorizer::new(account, settings, Arc::clone(store), fetch(), Arc::new(Yes), options)
+    }
+
+    /// A client that is known by itself, with an account of its own.
+    fn machine(&self, store: &Arc<dyn RecordStore>, id: &str) -> Authorizer {
+        let settings = OauthSettings {
+            grant: GrantType::ClientCredentials,
+            client_id: Some(id.to_owned()),
+            client_secret: Some(Secret::new("s")),
+            ..OauthSettings::default()
+        };
+        let account = Account { server: format!("{}/mcp", self.url), ..Account::default() };
+        let account = account.signing_in_by(&settings);
+        let options = SignInOptions::default();
         Authorizer::new(account, settings, Arc::clone(store), fetch(), Arc::new(Yes), options)
     }
 
@@ -419,17 +445,7 @@ async fn a_person_and_each_client_have_tokens_of_their_own_at_one_server() {
     let store = memory();
     let person = world.authorizer(&store, LoginMode::Wait);
     within(person.sign_in(None)).await.unwrap();
-    let client = |id: &str| {
-        let settings = OauthSettings {
-            grant: GrantType::ClientCredentials,
-            client_id: Some(id.to_owned()),
-            client_secret: Some(Secret::new("s")),
-            ..OauthSettings::default()
-        };
-        let account = Account { server: format!("{}/mcp", world.url), ..Account::default() };
-        let options = SignInOptions::default();
-        Authorizer::new(account, settings, Arc::clone(&store), fetch(), Arc::new(Yes), options)
-    };
+    let client = |id: &str| world.machine(&store, id);
     for (id, token) in [("one", "a2"), ("two", "a3")] {
         assert_eq!(within(client(id).current()).await.unwrap(), None);
         within(client(id).sign_in(None)).await.unwrap();
@@ -581,4 +597,43 @@ async fn a_refused_question_of_the_era_is_asked_again_after_the_sign_in() {
     let asked = world.asked.lock().unwrap().clone();
     let discover = |is_shown| ("server/discover".to_owned(), is_shown);
     assert_eq!(asked, [discover(false), discover(true)], "nobody takes it for a legacy server");
+}
+
+// wire: OX-7
+#[tokio::test]
+async fn a_server_is_told_of_the_extension_that_its_tokens_are_got_by() {
+    const MACHINES: &str = "io.modelcontextprotocol/oauth-client-credentials";
+    let world = AuthWorld::start().await;
+    let to = |url, credential: OauthCredential| {
+        let server = ServerTarget::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch());
+        server.showing(Arc::new(credential))
+    };
+    let machine = || OauthCredential::new(world.machine(&memory(), "m"), HeaderMap::new());
+    let url = || format!("{}/mcp", world.url).parse::<http::Uri>().unwrap();
+    // The library.
+    within(Client::connect(to(url(), machine()), ClientOptions::default())).await.unwrap();
+    assert_eq!(world.declared.lock().unwrap()["extensions"], json!({MACHINES: {}}));
+    let person = credential(&world, &memory());
+    within(Client::connect(to(url(), person), ClientOptions::default())).await.unwrap();
+    assert_eq!(world.declared.lock().unwrap().get("extensions"), None);
+    // A bridge keeps what its client declares, in each request of the modern era.
+    let bridge = |server| Bridge::new(server, Children::PerSession, Arc::new(Limits::default()));
+    let modern = bridge(to(url(), machine()).speaking(Era::Modern));
+    let mut client = caller(&modern);
+    let mut params = enveloped(json!({}));
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+        json!({"roots": {}, "extensions": {"a/b": {"c": 1}}});
+    within(client.call("tools/list", params)).await;
+    let both = json!({"roots": {}, "extensions": {MACHINES: {}, "a/b": {"c": 1}}});
+    assert_eq!(*world.declared.lock().unwrap(), both);
+    // In the greeting of the legacy era.
+    let mut old = HttpServer::start().await;
+    let legacy = bridge(to(old.url("/mcp"), machine()).speaking(Era::Legacy));
+    let mut client = caller(&legacy);
+    client
+        .ask("initialize", json!({"protocolVersion": LEGACY, "capabilities": {"roots": {}}}))
+        .await;
+    let greeting = old.post("initialize").await.message();
+    let declared = json!({"roots": {}, "extensions": {MACHINES: {}}});
+    assert_eq!(greeting["params"]["capabilities"], declared);
 }

@@ -200,7 +200,7 @@ impl Flow {
         source.token_endpoint = metadata.token_endpoint.clone().ok_or_else(missing)?;
         let has_secret = source.client.client_secret.is_some();
         let method = source.client.auth_method;
-        let method = method.unwrap_or_else(|| self.choose_method(&metadata, has_secret));
+        let method = method.unwrap_or_else(|| self.own_method(&metadata, has_secret));
         source.client.auth_method = Some(method);
         source.issuer.clone_from(&metadata.issuer);
         source.client.issuer = metadata.issuer;
@@ -368,12 +368,18 @@ impl Flow {
 
     // --- who we are --------------------------------------------------------------
 
+    /// How a client that the user names shows who it is.
+    fn own_method(&self, metadata: &ServerMetadata, has_secret: bool) -> AuthMethod {
+        let by_key = self.goal.settings.private_key.as_ref().map(|_| AuthMethod::PrivateKeyJwt);
+        by_key.unwrap_or_else(|| choose_method(metadata, has_secret))
+    }
+
     async fn identify(&self, found: &Discovered) -> Result<Registration, AuthError> {
         let (settings, metadata) = (&self.goal.settings, &found.metadata);
         let issuer = metadata.issuer.clone();
         if let Some(client_id) = &settings.client_id {
             let client_secret = settings.client_secret.clone();
-            let auth_method = Some(self.choose_method(metadata, client_secret.is_some()));
+            let auth_method = Some(self.own_method(metadata, client_secret.is_some()));
             let redirect_uris = vec![self.goal.redirect.uri.clone()];
             let client_id = client_id.clone();
             let known = Registration {
@@ -401,11 +407,15 @@ impl Flow {
             && metadata.client_id_metadata_document_supported
         {
             let redirect_uris = vec![self.goal.redirect.uri.clone()];
-            let auth_method = settings.private_key.as_ref().map(|_| AuthMethod::PrivateKeyJwt);
-            let client_id = url.clone();
+            let public = settings.public_metadata_url.as_ref();
+            let public = public.filter(|_| !metadata.takes_signatures());
+            let private_key = settings.private_key.clone().filter(|_| public.is_none());
+            let auth_method = private_key.as_ref().map(|_| AuthMethod::PrivateKeyJwt);
+            let client_id = public.unwrap_or(url).clone();
             return Ok(Registration {
                 issuer,
                 client_id,
+                private_key,
                 auth_method,
                 redirect_uris,
                 ..Registration::default()
@@ -442,22 +452,6 @@ impl Flow {
         client.redirect_uris.iter().find(|uri| *uri == own || **uri == other).cloned()
     }
 
-    fn choose_method(&self, metadata: &ServerMetadata, has_secret: bool) -> AuthMethod {
-        let listed = metadata.token_endpoint_auth_methods_supported.as_deref();
-        let takes = |method: AuthMethod| {
-            listed.is_none_or(|listed| listed.iter().any(|name| name == method.name()))
-        };
-        if self.goal.settings.private_key.is_some() {
-            AuthMethod::PrivateKeyJwt
-        } else if !has_secret {
-            AuthMethod::None
-        } else if takes(AuthMethod::ClientSecretBasic) || !takes(AuthMethod::ClientSecretPost) {
-            AuthMethod::ClientSecretBasic
-        } else {
-            AuthMethod::ClientSecretPost
-        }
-    }
-
     async fn register(
         &self,
         endpoint: &str,
@@ -466,13 +460,13 @@ impl Flow {
         let own = &self.goal.redirect.uri;
         let response = self.send_registration(endpoint, found, own).await?;
         if matches!(response.status, 200 | 201) {
-            return self.read_registration(&response, found, own);
+            return read_registration(&response, found, own);
         }
         let other = own.replacen("//127.0.0.1:", "//localhost:", 1);
         if other != *own && describe_error(&response).contains("redirect") {
             let second = self.send_registration(endpoint, found, &other).await?;
             if matches!(second.status, 200 | 201) {
-                return self.read_registration(&second, found, &other);
+                return read_registration(&second, found, &other);
             }
         }
         if found.is_guess {
@@ -515,44 +509,6 @@ impl Flow {
         let body = Some(AuthBody::Json(about.to_string()));
         let url = endpoint.to_owned();
         self.desk.fetch(AuthRequest { url, body, authorization: None, dpop: None }).await
-    }
-
-    fn read_registration(
-        &self,
-        response: &AuthResponse,
-        found: &Discovered,
-        redirect: &str,
-    ) -> Result<Registration, AuthError> {
-        #[derive(Deserialize)]
-        struct Registered {
-            client_id: String,
-            client_secret: Option<Secret>,
-            client_secret_expires_at: Option<u64>,
-            token_endpoint_auth_method: Option<String>,
-            redirect_uris: Option<Vec<String>>,
-        }
-        let issuer = found.metadata.issuer.clone();
-        let Ok(new) = serde_json::from_slice::<Registered>(&response.body) else {
-            let why = "its answer has no client id".to_owned();
-            return Err(AuthError::RegistrationRefused { issuer, why });
-        };
-        let has_secret = new.client_secret.is_some();
-        // What comes back counts, also where it differs from what was asked for.
-        let given = new.token_endpoint_auth_method.as_deref().and_then(AuthMethod::from_name);
-        let given = given.filter(|method| has_secret || *method == AuthMethod::None);
-        let method = given.unwrap_or_else(|| self.choose_method(&found.metadata, has_secret));
-        Ok(Registration {
-            issuer,
-            client_id: new.client_id,
-            client_secret: new.client_secret,
-            secret_expires_at: new.client_secret_expires_at.filter(|end| *end != 0),
-            auth_method: Some(method),
-            redirect_uris: new.redirect_uris.unwrap_or_else(|| {
-                Some(redirect.to_owned()).into_iter().filter(|uri| !uri.is_empty()).collect()
-            }),
-            is_dynamic: true,
-            is_in_doubt: false,
-        })
     }
 
     // --- asking ------------------------------------------------------------------
@@ -669,6 +625,60 @@ impl Flow {
             failure: None,
             source,
         })
+    }
+}
+
+/// What an authorization server knows us by that has registered us.
+fn read_registration(
+    response: &AuthResponse,
+    found: &Discovered,
+    redirect: &str,
+) -> Result<Registration, AuthError> {
+    #[derive(Deserialize)]
+    struct Registered {
+        client_id: String,
+        client_secret: Option<Secret>,
+        client_secret_expires_at: Option<u64>,
+        token_endpoint_auth_method: Option<String>,
+        redirect_uris: Option<Vec<String>>,
+    }
+    let issuer = found.metadata.issuer.clone();
+    let Ok(new) = serde_json::from_slice::<Registered>(&response.body) else {
+        let why = "its answer has no client id".to_owned();
+        return Err(AuthError::RegistrationRefused { issuer, why });
+    };
+    let has_secret = new.client_secret.is_some();
+    // What comes back counts, also where it differs from what was asked for.
+    let given = new.token_endpoint_auth_method.as_deref().and_then(AuthMethod::from_name);
+    let given = given.filter(|method| has_secret || *method == AuthMethod::None);
+    let method = given.unwrap_or_else(|| choose_method(&found.metadata, has_secret));
+    Ok(Registration {
+        private_key: None,
+        issuer,
+        client_id: new.client_id,
+        client_secret: new.client_secret,
+        secret_expires_at: new.client_secret_expires_at.filter(|end| *end != 0),
+        auth_method: Some(method),
+        redirect_uris: new.redirect_uris.unwrap_or_else(|| {
+            Some(redirect.to_owned()).into_iter().filter(|uri| !uri.is_empty()).collect()
+        }),
+        is_dynamic: true,
+        is_in_doubt: false,
+    })
+}
+
+/// How a client without a key shows who it is.
+fn choose_method(metadata: &ServerMetadata, has_secret: bool) -> AuthMethod {
+    let listed = metadata.token_endpoint_auth_methods_supported.as_deref();
+    let takes = |method: AuthMethod| {
+        listed.is_none_or(|listed| listed.iter().any(|name| name == method.name()))
+    };
+    if !has_secret {
+        AuthMethod::None
+    } else if takes(AuthMethod::ClientSecretBasic) || !takes(AuthMethod::ClientSecretPost) {
+        AuthMethod::ClientSecretBasic
+    } else {
+        AuthMethod::ClientSecretPost
     }
 }
 

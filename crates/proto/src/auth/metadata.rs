@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::AuthError;
 use super::challenge::Challenge;
+use super::record::AuthMethod;
 
 /// What a resource says of itself (RFC 9728).
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -115,6 +116,14 @@ impl ServerMetadata {
             code_challenge_methods_supported: vec!["S256".to_owned()],
             ..Self::default()
         }
+    }
+
+    /// Whether clients may show who they are by a signature with ES256, as it says itself.
+    pub(super) fn takes_signatures(&self) -> bool {
+        let methods = self.token_endpoint_auth_methods_supported.iter().flatten();
+        let algorithms = self.token_endpoint_auth_signing_alg_values_supported.as_ref();
+        methods.into_iter().any(|method| method == AuthMethod::PrivateKeyJwt.name())
+            && algorithms.is_none_or(|listed| listed.iter().any(|name| name == "ES256"))
     }
 
     /// Refuses endpoints to which nothing may be sent (OC-11).

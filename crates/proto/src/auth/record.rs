@@ -48,6 +48,9 @@ pub struct Registration {
     pub client_id: String,
     /// The secret that shows that it is us.
     pub client_secret: Option<Secret>,
+    /// The key that shows the same, where the settings have none.
+    #[serde(default)]
+    pub private_key: Option<Secret>,
     /// When the secret is over, in Unix seconds.
     pub secret_expires_at: Option<u64>,
     /// How we show who we are at the token endpoint.

@@ -36,6 +36,8 @@ pub struct OauthSettings {
     pub assume_pkce: bool,
     /// A document that describes us; its URL is our id where that is understood.
     pub client_metadata_url: Option<String>,
+    /// The same without a key, for authorization servers that take no signatures of ours.
+    pub public_metadata_url: Option<String>,
     /// What is registered of us beside what must be.
     pub client_metadata: Map<String, Value>,
     /// The ID token goes to the server in the place of the access token.
@@ -79,6 +81,17 @@ pub enum GrantType {
         /// The token of the user, which no file has.
         subject: Option<Secret>,
     },
+}
+
+impl GrantType {
+    /// The extension of the protocol that this grant is, if it is one (OX-7).
+    pub fn extension(&self) -> Option<&'static str> {
+        match self {
+            Self::ClientCredentials => Some("io.modelcontextprotocol/oauth-client-credentials"),
+            Self::Enterprise(_) => Some("io.modelcontextprotocol/enterprise-managed-authorization"),
+            Self::Code | Self::Device | Self::Workload { .. } | Self::Exchange { .. } => None,
+        }
+    }
 }
 
 /// The identity provider of a company.

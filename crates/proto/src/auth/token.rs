@@ -319,7 +319,8 @@ impl<'f> TokenEndpoint<'f> {
     /// A JWT of ours that shows who we are (RFC 7523).
     fn client_assertion(&self) -> Result<String, AuthError> {
         let missing = || AuthError::Settings("no private key is configured".to_owned());
-        let key = self.settings.private_key.as_ref().ok_or_else(missing)?;
+        let stored = self.source.client.private_key.as_ref();
+        let key = self.settings.private_key.as_ref().or(stored).ok_or_else(missing)?;
         let (_, algorithm) = self.tools.public_key(key)?;
         let (id, now) = (&self.source.client.client_id, self.tools.now());
         let claims = json!({

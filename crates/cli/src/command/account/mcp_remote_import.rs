@@ -148,6 +148,7 @@ fn record(found: &Imported) -> Option<TokenRecord> {
         scopes.iter().flat_map(|it| it.split_ascii_whitespace()).map(ToOwned::to_owned).collect()
     };
     let registration = client.map(|client| Registration {
+        private_key: None,
         issuer: issuer.clone(),
         client_id: client.client_id.clone(),
         client_secret: client.client_secret.as_ref().map(|text| secret(text)),

@@ -7,7 +7,7 @@ use switchboard_net::auth::SignInOptions;
 use switchboard_net::auth::store::{MemoryStore, RecordStore as _};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::upstream::{Strategy, Target};
-use switchboard_proto::auth::{Secret, TokenRecord, TokenSource};
+use switchboard_proto::auth::{Registration, Secret, TokenRecord, TokenSource};
 
 use super::*;
 use crate::account::Accounts;
@@ -25,7 +25,7 @@ struct LeavingUsers {
     clock: Arc<AtomicU64>,
     authenticator: Arc<Authenticator>,
     connector: Arc<UserConnector>,
-    _fleet: Arc<Fleet>,
+    fleet: Arc<Fleet>,
 }
 
 impl LeavingUsers {
@@ -33,7 +33,7 @@ impl LeavingUsers {
     async fn new(accounts: &[Account], keys: &[&str]) -> Self {
         let store = MemoryStore::new();
         for account in accounts {
-            keep(&store, account, None).await;
+            keep(&store, account, TokenSource::default()).await;
         }
         let fetch = Fetch::new(FetchOptions::default()).expect("no proxy");
         let person = Arc::new(Nobody);
@@ -53,7 +53,7 @@ impl LeavingUsers {
         let now = Arc::new(move || now.load(Ordering::Relaxed));
         let authenticator = Authenticator::with(plan.access.clone(), 10, None, now);
         connector.serve(&fleet, &authenticator);
-        let world = Self { store, clock, authenticator, connector, _fleet: fleet };
+        let world = Self { store, clock, authenticator, connector, fleet };
         // The look at the start.
         world.settle().await;
         world
@@ -97,8 +97,7 @@ fn account(user: &str) -> Account {
     Account { server: "http://127.0.0.1:9/mcp".to_owned(), principal, ..Account::default() }
 }
 
-async fn keep(store: &MemoryStore, account: &Account, revocation_endpoint: Option<String>) {
-    let source = TokenSource { revocation_endpoint, ..TokenSource::default() };
+async fn keep(store: &MemoryStore, account: &Account, source: TokenSource) {
     let refresh_token = Some(Secret::new("r"));
     let record = TokenRecord { source, refresh_token, ..TokenRecord::default() };
     let mut lock = store.lock(&account.record(RecordKind::Tokens)).await.expect("a lock");
@@ -157,11 +156,44 @@ async fn only_accounts_of_users_of_this_gateway_are_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn accounts_at_a_server_that_is_gone_are_deleted_by_the_gateway_that_made_them() {
+    // wire: OU-9
+    let world = LeavingUsers::new(&[], &["ada"]).await;
+    world.connector.set_base(Some("https://gw.example".to_owned()));
+    let came_back_to = |page: &str| {
+        let redirect_uris = vec![page.to_owned()];
+        let client = Registration { redirect_uris, ..Registration::default() };
+        TokenSource { client, ..TokenSource::default() }
+    };
+    let at = |server: &str, user: &str| Account {
+        server: format!("http://127.0.0.1:9/{server}"),
+        ..account(user)
+    };
+    let (ours, others) = ("https://gw.example/oauth/callback", "https://b.example/oauth/callback");
+    keep(&world.store, &at("mcp", "ada"), came_back_to(ours)).await;
+    keep(&world.store, &at("removed", "ada"), came_back_to(ours)).await;
+    keep(&world.store, &at("removed", "bob"), came_back_to(others)).await;
+    world.connector.forget_gone().await.unwrap();
+    assert_eq!(world.marks().await, 1);
+    world.let_days_pass(6).await;
+    assert_eq!(world.users().await.len(), 3);
+    world.let_days_pass(1).await;
+    let left = world.store.list(RecordKind::Tokens).await.unwrap();
+    assert_eq!((left.len(), world.marks().await), (2, 0), "{left:?}");
+    // The last server goes.
+    world.fleet.change(&Plan::default()).unwrap();
+    world.let_days_pass(1).await;
+    world.let_days_pass(7).await;
+    assert_eq!(world.users().await, ["bob"], "the user of another gateway");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_account_that_cannot_be_revoked_is_deleted_all_the_same() {
     // wire: OU-9
     let world = LeavingUsers::new(&[], &["ada"]).await;
     // Nothing listens there.
-    let nowhere = Some("http://127.0.0.1:9/revoke".to_owned());
+    let revocation_endpoint = Some("http://127.0.0.1:9/revoke".to_owned());
+    let nowhere = TokenSource { revocation_endpoint, ..TokenSource::default() };
     keep(&world.store, &account("bob"), nowhere).await;
     world.connector.forget_gone().await.unwrap();
     world.clock.fetch_add(7 * DAY, Ordering::Relaxed);

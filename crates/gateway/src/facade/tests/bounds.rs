@@ -1,6 +1,8 @@
 //! What one address, one browser, one client or one person can take from all others: nothing.
 
-use switchboard_net::auth::store::{RecordId, RecordKind, RecordStore as _};
+use switchboard_net::auth::store::{
+    Pending, Plaintext, RecordId, RecordKind, RecordLock, RecordStore, StoreError,
+};
 
 use super::renewals::refresh_token;
 use super::*;
@@ -91,4 +93,64 @@ async fn a_record_that_cannot_be_read_stops_no_sweep() {
     bed.facade.state.sweep(bed.now()).await.unwrap();
     assert_eq!(bed.refresh(&client, &refresh).await.error().1, "invalid_client");
     assert_eq!(bed.store.list(RecordKind::Grant).await.unwrap(), ["0"]);
+}
+
+// wire: OS-10, OB-1
+#[tokio::test]
+async fn documents_of_clients_are_read_by_few_at_a_time_and_seldom_for_one_address() {
+    let bed = Bed::start().await;
+    // No connection is made: the address is not public.
+    let find = async |number: u32, last: u8| {
+        let (current, id) = (bed.facade.current().unwrap(), format!("https://10.0.0.1/{number}"));
+        bed.facade.find_client(&current, &id, Some([192, 0, 2, last].into())).await
+    };
+    let busy = bed.facade.readers.acquire_many(u32::try_from(READERS).unwrap()).await.unwrap();
+    assert!(matches!(find(0, 1).await, Err(FacadeError::Full(_))), "others read as many");
+    drop(busy);
+    for number in 0..MOST_DOCUMENTS {
+        assert!(matches!(find(number, 1).await, Ok(None)), "{number}");
+    }
+    assert!(matches!(find(60, 1).await, Err(FacadeError::Full(_))), "so many in a minute");
+    assert!(find(61, 2).await.is_ok(), "another address");
+    bed.wait(60);
+    assert!(find(62, 1).await.is_ok(), "another minute");
+    assert_eq!(bed.facade.readers.available_permits(), READERS);
+}
+
+/// Keeps everything, but nothing of clients.
+#[derive(Debug)]
+struct WithoutClients(MemoryStore);
+
+impl RecordStore for WithoutClients {
+    fn read<'s>(&'s self, record: &'s RecordId) -> Pending<'s, Option<Plaintext>> {
+        self.0.read(record)
+    }
+
+    fn lock<'s>(&'s self, record: &'s RecordId) -> Pending<'s, Box<dyn RecordLock>> {
+        if record.kind == RecordKind::Client {
+            return Box::pin(std::future::ready(Err(StoreError::NoFolder)));
+        }
+        self.0.lock(record)
+    }
+
+    fn try_lock<'s>(&'s self, record: &'s RecordId) -> Pending<'s, Option<Box<dyn RecordLock>>> {
+        self.0.try_lock(record)
+    }
+
+    fn list(&self, kind: RecordKind) -> Pending<'_, Vec<String>> {
+        self.0.list(kind)
+    }
+}
+
+// wire: OS-9
+#[tokio::test]
+async fn a_client_whose_use_cannot_be_noted_has_its_tokens() {
+    let mut bed = Bed::start().await;
+    let client = bed.client().await;
+    let code = bed.code(&client).await;
+    let store = Arc::new(WithoutClients(bed.store.clone()));
+    bed.facade = open(&bed.issuer, rule(), store, &bed.clock).await;
+    let given = bed.redeem(&client, &code, VERIFIER).await;
+    assert_eq!(given.status(), 200, "{}", given.text);
+    assert_eq!(bed.refresh(&client, &refresh_token(&given)).await.status(), 200);
 }

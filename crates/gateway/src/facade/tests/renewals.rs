@@ -136,3 +136,24 @@ async fn a_client_that_only_renews_its_tokens_stays_registered() {
         refresh = refresh_token(&bed.refresh(&client, &refresh).await);
     }
 }
+
+// wire: OS-8
+#[tokio::test]
+async fn claims_stay_while_the_provider_cannot_be_asked_for_them() {
+    let bed = Bed::start().await;
+    let (client, refresh) = bed.signed_in().await;
+    let renew = async |refresh: &str, userinfo: Value| {
+        let id_token = bed.issuer.id_token("ada", "gw", &json!({}));
+        let tokens = json!({"access_token": "b", "token_type": "Bearer", "id_token": id_token});
+        bed.issuer.give("idp1", tokens);
+        bed.issuer.say_of_everybody(userinfo);
+        bed.wait(301);
+        let given = bed.refresh(&client, refresh).await;
+        let facts = bed.check(given.json()["access_token"].as_str().unwrap()).unwrap();
+        (refresh_token(&given), facts.claims)
+    };
+    let (refresh, claims) = renew(&refresh, json!(503)).await;
+    assert_eq!(claims, [("groups".to_owned(), "dev".to_owned())], "what was said at the sign-in");
+    let (_, claims) = renew(&refresh, json!(403)).await;
+    assert_eq!(claims, [], "it does not say it any more");
+}

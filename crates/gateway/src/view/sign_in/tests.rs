@@ -34,18 +34,25 @@ struct UserWorld {
     one: Arc<Views>,
 }
 
+/// Two users, and one server that each has to sign in to, by this one of their accounts.
+fn plan_with(account: Option<&str>) -> Plan {
+    let url = "http://127.0.0.1:9/mcp".parse().expect("a URL");
+    let target = Target::Url { url, strategy: Strategy::HttpOnly, headers: HeaderMap::new() };
+    let mut server = ServerPlan::new("it", target);
+    server.oauth.is_wanted = Some(true);
+    server.oauth.account_name = account.map(ToOwned::to_owned);
+    server.tools.only = Some(vec!["whoami".to_owned()]);
+    let access = Access::default().with_key("ada", b"ada").with_key("bob", b"bob");
+    let servers = [("it".to_owned(), server)].into();
+    let mut plan = Plan { servers, access, ..Plan::default() };
+    plan.assign_accounts();
+    assert_eq!(plan.servers["it"].oauth.owner, AccountOwner::EachUser);
+    plan
+}
+
 impl UserWorld {
     fn new() -> Self {
-        let url = "http://127.0.0.1:9/mcp".parse().expect("a URL");
-        let target = Target::Url { url, strategy: Strategy::HttpOnly, headers: HeaderMap::new() };
-        let mut server = ServerPlan::new("it", target);
-        server.oauth.is_wanted = Some(true);
-        server.tools.only = Some(vec!["whoami".to_owned()]);
-        let access = Access::default().with_key("ada", b"ada").with_key("bob", b"bob");
-        let servers = [("it".to_owned(), server)].into();
-        let mut plan = Plan { servers, access, ..Plan::default() };
-        plan.assign_accounts();
-        assert_eq!(plan.servers["it"].oauth.owner, AccountOwner::EachUser);
+        let plan = plan_with(None);
         let store = MemoryStore::new();
         let options = SignInOptions {
             mode: switchboard_net::auth::LoginMode::Never,
@@ -69,6 +76,13 @@ impl UserWorld {
 
     fn plan(&self) -> Arc<ServerPlan> {
         Arc::clone(&self.fleet.running("it").expect("it is there").plan)
+    }
+
+    /// All servers, as clients reach them.
+    fn site(&self) -> Site {
+        let authenticator = Some(self.authenticator.gate(Some(Place::All)));
+        let all: Arc<Views> = Arc::clone(&self.all);
+        Site::new(all, SiteOptions { authenticator, ..SiteOptions::default() })
     }
 
     /// Somebody has signed in elsewhere.
@@ -167,26 +181,51 @@ async fn call_sign_in(site: &Site, more: Value) -> Value {
     serde_json::from_str(line.trim_start_matches("data:")).expect("JSON")
 }
 
+/// The page of a question, and how a client answers that its user opens it.
+fn question(answer: &Value) -> (Value, Value) {
+    let asked = answer["result"]["inputRequests"].as_object().expect("a question");
+    let (key, request) = asked.iter().next().expect("one");
+    let again = json!({
+        "requestState": answer["result"]["requestState"],
+        "inputResponses": {key: {"action": "accept"}},
+    });
+    (request["params"]["url"].clone(), again)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_while_a_call_waits_leads_to_what_the_server_is_now() {
+    // wire: OU-5
+    let world = UserWorld::new();
+    let site = world.site();
+    let (page, again) = question(&call_sign_in(&site, json!({})).await);
+    // Meanwhile the server wants another account.
+    let waiting = call_sign_in(&site, again);
+    let reloading = async {
+        tokio::time::sleep(PATIENCE / 2).await;
+        world.fleet.change(&plan_with(Some("other"))).expect("a plan");
+    };
+    let (answer, ()) = tokio::join!(waiting, reloading);
+    let (other, again) = question(&answer);
+    assert_ne!(other, page, "a link to the account of now");
+    world.sign_in("ada").await;
+    let began = Instant::now();
+    let answer = call_sign_in(&site, again).await;
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+    assert!(began.elapsed() < PATIENCE, "it asks for the account of now");
+    // Meanwhile the server goes.
+    let world = UserWorld::new();
+    let site = world.site();
+    let (_, again) = question(&call_sign_in(&site, json!({})).await);
+    world.fleet.change(&Plan::default()).expect("a plan");
+    let answer = call_sign_in(&site, again).await;
+    assert!(answer["result"]["isError"] == true || answer.get("error").is_some(), "{answer}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_is_asked_again_after_25_s_until_its_user_is_done() {
     // wire: OU-5
     let world = UserWorld::new();
-    let site = Site::new(
-        Arc::clone(&world.all) as _,
-        SiteOptions {
-            authenticator: Some(world.authenticator.gate(Some(Place::All))),
-            ..SiteOptions::default()
-        },
-    );
-    let question = |answer: &Value| {
-        let asked = answer["result"]["inputRequests"].as_object().expect("a question");
-        let (key, request) = asked.iter().next().expect("one");
-        let again = json!({
-            "requestState": answer["result"]["requestState"],
-            "inputResponses": {key: {"action": "accept"}},
-        });
-        (request["params"]["url"].clone(), again)
-    };
+    let site = world.site();
     // Questions that come at about the same time are asked together.
     let moment = Duration::from_millis(100);
     let began = Instant::now();

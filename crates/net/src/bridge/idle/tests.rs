@@ -11,6 +11,9 @@ use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::access::Who;
@@ -20,8 +23,8 @@ use crate::call::{Call, ReplySink};
 use crate::connection::ClientConnection;
 use crate::stdio::child::Command;
 use crate::upstream::{
-    AnswerWaiter, Credential, CredentialRefusal, CredentialUser, Eras, Fetching, ServerTarget,
-    TokenInjection,
+    AnswerWaiter, Credential, CredentialRefusal, CredentialUser, Eras, FetchedHeaders, Fetching,
+    ServerTarget, TokenInjection,
 };
 
 /// A server that is never reached, and one face for whom it is in use.
@@ -136,7 +139,7 @@ async fn users_with_accounts_share_no_connection() {
     for children in [Children::Shared, Children::PerUser, Children::PerSession, Children::Pool(2)] {
         let server = ServerTarget::command(Command::new("true"), Vec::new());
         let server = server.injecting(
-            Arc::new(OneToken(Mutex::new("a"))),
+            Arc::new(OneToken(Mutex::new("a"), None)),
             TokenInjection::Env("TOKEN".to_owned()),
         );
         let bridge = Bridge::new(server, children, Arc::default());
@@ -160,8 +163,8 @@ async fn users_with_accounts_share_no_connection() {
     }
 }
 
-/// Everybody has this token.
-struct OneToken(Mutex<&'static str>);
+/// Everybody has this token, until then.
+struct OneToken(Mutex<&'static str>, Option<Instant>);
 
 impl Credential for OneToken {
     fn passes(&self) -> &[HeaderName] {
@@ -179,7 +182,8 @@ impl Credential for OneToken {
     ) -> Fetching<'c> {
         let token = HeaderValue::from_str(&format!("Bearer {}", lock(&self.0)));
         let headers = HeaderMap::from_iter([(AUTHORIZATION, token.expect("a word"))]);
-        Box::pin(std::future::ready(Ok(Some(headers.into()))))
+        let found = FetchedHeaders { until: self.1, ..headers.into() };
+        Box::pin(std::future::ready(Ok(Some(found))))
     }
 }
 
@@ -187,33 +191,72 @@ impl Credential for OneToken {
 const TELLS_TOKEN: &str = r#"exec sed -u -e '/slow/d' -e '/listen/d' -e \
     's/.*"id":\([0-9]*\).*/{"jsonrpc":"2.0","id":\1,"result":{"token":"'$TOKEN'"}}/'"#;
 
+/// A process that tells the token of ada, and her client.
+struct TokenProcess {
+    bridge: Arc<Bridge>,
+    credential: Arc<OneToken>,
+    ada: Arc<ClientConnection>,
+}
+
+impl TokenProcess {
+    /// Its token is good until then.
+    fn new(until: Option<Instant>) -> Self {
+        let credential = Arc::new(OneToken(Mutex::new("one"), until));
+        let command = Command::new("sh").args(["-c", TELLS_TOKEN]);
+        let path = std::env::vars_os().filter(|(name, _)| name == "PATH").collect();
+        let shown: Arc<OneToken> = Arc::clone(&credential);
+        let server = ServerTarget::command(command, path)
+            .injecting(shown, TokenInjection::Env("TOKEN".to_owned()))
+            .speaking(Era::Modern);
+        let bridge = Bridge::new(server, Children::PerUser, Arc::default());
+        let (backend, limits): (Arc<Bridge>, _) = (Arc::clone(&bridge), Limits::default());
+        let ada = ClientConnection::new(Era::Modern, Carrier::Http, backend, &limits, false);
+        ada.speak_for(&Who::new("ada"));
+        Self { bridge, credential, ada }
+    }
+
+    fn open(&self, exchange: u64, method: &str) -> (Call, oneshot::Receiver<Outcome>) {
+        let (waiter, answer) = AnswerWaiter::standing_in_for(&self.ada);
+        let call = Call::new(waiter, Exchange(exchange));
+        let params = br#"{"notifications":{"toolsListChanged":true}}"#;
+        let request = Message::request(&1.into(), method, Some(params));
+        self.bridge.open(&self.ada, &call, request, None).detach();
+        (call, answer)
+    }
+
+    /// What the process says of its token.
+    async fn token(&self, exchange: u64) -> Bytes {
+        match self.open(exchange, "x").1.await {
+            Ok(Outcome::Answered(answer)) => answer.text().clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_whose_token_is_over_ends_though_a_client_listens() {
+    // wire: OU-13
+    let process = TokenProcess::new(Some(Instant::now()));
+    let (_listen, heard) = process.open(1, method::LISTEN);
+    let ended = tokio::time::timeout(Duration::from_secs(30), heard).await;
+    assert!(ended.is_ok(), "the process ends, and the client listens again");
+    *lock(&process.credential.0) = "two";
+    let token = process.token(2).await;
+    assert!(token.windows(5).any(|it| it == b"\"two\""), "{token:?}");
+    process.bridge.close().await;
+}
+
 #[tokio::test]
 async fn a_user_with_another_account_uses_no_process_of_the_old_one() {
     // wire: OU-9, OU-13
-    let credential = Arc::new(OneToken(Mutex::new("one")));
-    let command = Command::new("sh").args(["-c", TELLS_TOKEN]);
-    let path = std::env::vars_os().filter(|(name, _)| name == "PATH").collect();
-    let server = ServerTarget::command(command, path).speaking(Era::Modern);
-    let shown: Arc<OneToken> = Arc::clone(&credential);
-    let server = server.injecting(shown, TokenInjection::Env("TOKEN".to_owned()));
-    let bridge = Bridge::new(server, Children::PerUser, Arc::default());
-    let backend: Arc<Bridge> = Arc::clone(&bridge);
-    let ada = ClientConnection::new(Era::Modern, Carrier::Http, backend, &Limits::default(), false);
-    ada.speak_for(&Who::new("ada"));
-    let open = |exchange: u64, method: &str| {
-        let (waiter, answer) = AnswerWaiter::standing_in_for(&ada);
-        let call = Call::new(waiter, Exchange(exchange));
-        let request = Message::request(&1.into(), method, Some(b"{}"));
-        bridge.open(&ada, &call, request, None).detach();
-        (call, answer)
-    };
-    let token = async |exchange| match open(exchange, "x").1.await {
-        Ok(Outcome::Answered(answer)) => answer.text().clone(),
-        other => panic!("{other:?}"),
-    };
+    let process = TokenProcess::new(None);
+    let (bridge, credential) = (&process.bridge, &process.credential);
+    let open = |exchange: u64, method: &str| process.open(exchange, method);
+    let token = async |exchange| process.token(exchange).await;
     let has = |text: Bytes, token: &[u8]| text.windows(token.len()).any(|it| it == token);
-    let (_listen, _) = open(1, method::LISTEN);
+    let (listen, _) = open(1, method::LISTEN);
     assert!(has(token(2).await, b"\"one\""));
+    assert!(!listen.is_over());
     *lock(&credential.0) = "two";
     bridge.evict_user("ada");
     assert!(has(token(3).await, b"\"two\""), "whoever listens does not keep it");

@@ -5,9 +5,10 @@
 //! listens, because a child with a full stderr pipe stops answering.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use switchboard_proto::auth::Secret;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::connection::lock;
@@ -17,15 +18,13 @@ use crate::drive::{Throttle, TooMuch, now};
 pub(super) async fn drain(
     mut errors: impl AsyncRead + Unpin,
     name: String,
-    secrets: Vec<(String, String)>,
-    tail: std::sync::Arc<Tail>,
+    secrets: Arc<HiddenWords>,
+    tail: Arc<Tail>,
 ) {
     let mut lines = LineCutter::default();
     let (mut throttle, mut lost) = (Throttle::default(), 0_u64);
     let mut say = |mut line: String| {
-        for (name, value) in &secrets {
-            line = line.replace(value, &format!("${{{name}}}"));
-        }
+        secrets.hide_in(&mut line);
         let passed = throttle.pass(EACH, now());
         lost += u64::from(passed.is_err());
         match passed {
@@ -43,6 +42,34 @@ pub(super) async fn drain(
         lines.feed(&chunk[..read], &mut say);
     }
     lines.finish(&mut say);
+}
+
+/// Words that the log shows by their names, the newest last. The oldest make room.
+#[derive(Debug)]
+pub(crate) struct HiddenWords(Mutex<VecDeque<(String, Secret)>>);
+
+impl HiddenWords {
+    pub(super) fn new(secrets: &[(String, String)]) -> Arc<Self> {
+        let secrets = secrets.iter().map(|(name, word)| (name.clone(), Secret::new(word.clone())));
+        Arc::new(Self(Mutex::new(secrets.collect())))
+    }
+
+    /// Also hides this word, from here on.
+    pub(crate) fn add(&self, name: &str, word: &str) {
+        let mut words = lock(&self.0);
+        if words.len() >= MOST_WORDS {
+            words.pop_front();
+        }
+        words.push_back((name.to_owned(), Secret::new(word)));
+    }
+
+    fn hide_in(&self, line: &mut String) {
+        for (name, word) in lock(&self.0).iter() {
+            if line.contains(word.reveal()) {
+                *line = line.replace(word.reveal(), &format!("${{{name}}}"));
+            }
+        }
+    }
 }
 
 /// The last lines, bounded in number and in bytes; the oldest go first.
@@ -134,6 +161,9 @@ const CHUNK: usize = 8 * 1024;
 /// Long enough for a stack frame or a line of structured log, and no more.
 const LINE_BYTES: usize = 4 * 1024;
 
+/// A token and those that came after it: a child may print one before the last.
+const MOST_WORDS: usize = 16;
+
 /// A stack trace.
 const TAIL_LINES: usize = 20;
 
@@ -165,11 +195,14 @@ mod tests {
     #[tokio::test]
     async fn a_secret_is_shown_by_its_name() {
         // wire: OU-13
-        let tail = std::sync::Arc::<Tail>::default();
-        let secrets = vec![("TOKEN".to_owned(), "s3cret".to_owned())];
-        let said = &b"I have s3cret\n"[..];
-        drain(said, String::new(), secrets, std::sync::Arc::clone(&tail)).await;
-        assert_eq!(tail.lines(), ["I have ${TOKEN}"]);
+        let tail = Arc::<Tail>::default();
+        let secrets = HiddenWords::new(&[("TOKEN".to_owned(), "s3cret".to_owned())]);
+        secrets.add("TOKEN", "renewed");
+        let said = &b"I have s3cret\nI have renewed\n"[..];
+        drain(said, String::new(), Arc::clone(&secrets), Arc::clone(&tail)).await;
+        assert_eq!(tail.lines(), ["I have ${TOKEN}"; 2]);
+        (0..99).for_each(|number| secrets.add("TOKEN", &format!("t{number}")));
+        assert_eq!(lock(&secrets.0).len(), MOST_WORDS);
     }
 
     #[test]
