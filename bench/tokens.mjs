@@ -72,23 +72,33 @@ function cpuTime(pid) {
 
 const median = (numbers) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)];
 
-/** Microseconds of CPU of one request in each way, and how much more than the first that is: medians of rounds. */
+/**
+ * Microseconds of CPU of one request in each way, and how much more than the first that is: medians of rounds.
+ * A round is of one way and the first, each in turn before the other: what comes after costly requests costs more.
+ */
 async function cpuCosts(binary, from, ways, { calls, rounds }) {
   const urlIn = (line) => /(http:\/\/127\.0\.0\.1:\d+\/\w+)/.exec(line)?.[1];
   const [process, url] = await announced((onOut) => start('switchboard', [binary, ...args(from.url)], { onOut }), urlIn, 60_000);
-  const { pid } = process.child;
-  const callers = [];
-  for (const show of Object.values(ways)) callers.push(await caller(url, show));
-  const took = callers.map(() => []);
-  for (let round = -2; round < rounds; round += 1) {
-    for (const [at, call] of callers.entries()) {
-      const before = cpuTime(pid);
-      for (let done = 0; done < calls; done += 1) await call();
-      if (round >= 0) took[at].push((cpuTime(pid) - before) / calls);
+  const timed = async (call) => {
+    const before = cpuTime(process.child.pid);
+    for (let done = 0; done < calls; done += 1) await call();
+    return (cpuTime(process.child.pid) - before) / calls;
+  };
+  const costs = [];
+  const first = await caller(url, Object.values(ways)[0]);
+  for (const show of Object.values(ways)) {
+    const call = await caller(url, show);
+    const [all, more] = [[], []];
+    for (let round = -4; round < rounds; round += 1) {
+      const pair = round % 2 ? [await timed(first), await timed(call)] : [await timed(call), await timed(first)].toReversed();
+      if (round < 0) continue;
+      all.push(pair[1]);
+      more.push(pair[1] - pair[0]);
     }
+    costs.push({ all: median(all), more: median(more) });
   }
   await end(process);
-  return took.map((times) => ({ all: median(times), more: median(times.map((time, round) => time - took[0][round])) }));
+  return costs;
 }
 
 /** KiB that a process has in memory. */
