@@ -1,10 +1,11 @@
 // What access tokens cost at the entrance of a gateway, compared with a key (OD-11).
 //
-//   node bench/tokens.mjs [--calls 200] [--tokens 10000] [BINARY]
+//   node bench/tokens.mjs [--calls 200] [--tokens 10000] [--rounds 60] [BINARY]
 //
-// Counts the instructions of one request with a key, with a token that is known, and with a new one each
-// time; then how much memory that many tokens of that many users take. The default BINARY is
-// target/release/switchboard. Needs valgrind. User space only.
+// Measures the CPU time of one request with a key, with a token that is known, and with a new one each time,
+// in rounds of each in turn, the kernel's part included. Then it counts the instructions of the same
+// requests, in user space only; and how much memory that many tokens of that many users take. The default
+// BINARY is target/release/switchboard. Needs valgrind.
 
 import { createHash, generateKeyPairSync, randomUUID, sign } from 'node:crypto';
 import fs from 'node:fs';
@@ -63,6 +64,43 @@ async function cost(child, call, calls) {
   return Number(total) / calls;
 }
 
+/** Microseconds that all threads of a process have been on a CPU. */
+function cpuTime(pid) {
+  const times = fs.readdirSync(`/proc/${pid}/task`).map((task) => fs.readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8'));
+  return times.reduce((sum, text) => sum + Number(text.split(' ')[0]), 0) / 1000;
+}
+
+const median = (numbers) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)];
+
+/**
+ * Microseconds of CPU of one request in each way, and how much more than the first that is: medians of rounds.
+ * A round is of one way and the first, each in turn before the other: what comes after costly requests costs more.
+ */
+async function cpuCosts(binary, from, ways, { calls, rounds }) {
+  const urlIn = (line) => /(http:\/\/127\.0\.0\.1:\d+\/\w+)/.exec(line)?.[1];
+  const [process, url] = await announced((onOut) => start('switchboard', [binary, ...args(from.url)], { onOut }), urlIn, 60_000);
+  const timed = async (call) => {
+    const before = cpuTime(process.child.pid);
+    for (let done = 0; done < calls; done += 1) await call();
+    return (cpuTime(process.child.pid) - before) / calls;
+  };
+  const costs = [];
+  const first = await caller(url, Object.values(ways)[0]);
+  for (const show of Object.values(ways)) {
+    const call = await caller(url, show);
+    const [all, more] = [[], []];
+    for (let round = -4; round < rounds; round += 1) {
+      const pair = round % 2 ? [await timed(first), await timed(call)] : [await timed(call), await timed(first)].toReversed();
+      if (round < 0) continue;
+      all.push(pair[1]);
+      more.push(pair[1] - pair[0]);
+    }
+    costs.push({ all: median(all), more: median(more) });
+  }
+  await end(process);
+  return costs;
+}
+
 /** KiB that a process has in memory. */
 const resident = (pid) => Number(/VmRSS:\s+(\d+)/.exec(fs.readFileSync(`/proc/${pid}/status`, 'utf8'))[1]);
 
@@ -85,22 +123,24 @@ async function memory(binary, from, count) {
 
 async function main() {
   const { values, positionals } = parseArgs({
-    options: { calls: { type: 'string', default: '200' }, tokens: { type: 'string', default: '10000' } },
+    options: { calls: { type: 'string', default: '200' }, tokens: { type: 'string', default: '10000' }, rounds: { type: 'string', default: '60' } },
     allowPositionals: true,
   });
   const binary = positionals.length ? path.resolve(positionals[0]) : at('target/release/switchboard');
   const from = await issuer();
-  const [child, url] = await traced(binary, args(from.url));
-  await pause(REST_MS);
   const known = from.token('ada');
   const ways = { 'a key': () => KEY, 'a known token': () => known, 'a new token': () => from.token('ada') };
   const calls = Number(values.calls);
-  console.log('| a request with | instructions | more than a key |\n|---|---|---|');
+  const times = await cpuCosts(binary, from, ways, { calls, rounds: Number(values.rounds) });
+  const [child, url] = await traced(binary, args(from.url));
+  await pause(REST_MS);
+  console.log('| a request with | µs of CPU | more than a key | instructions | more than a key |\n|---|---|---|---|---|');
   let first;
-  for (const [name, show] of Object.entries(ways)) {
+  for (const [at, [name, show]] of Object.entries(ways).entries()) {
     const one = await cost(child, await caller(url, show), calls);
     first ??= one;
-    console.log(`| ${name} | ${Math.round(one).toLocaleString('en')} | ${Math.round(one - first).toLocaleString('en')} |`);
+    const counts = [one, one - first].map((number) => Math.round(number).toLocaleString('en'));
+    console.log(`| ${[name, times[at].all.toFixed(1), times[at].more.toFixed(1), ...counts].join(' | ')} |`);
   }
   await end(child);
   const count = Number(values.tokens);

@@ -8,44 +8,13 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
+use no_chance::NoChance;
 use switchboard_proto::auth::{
-    Answer, AuthError, AuthResponse, Challenge, Goal, KeyAlgorithm, OauthSettings, Redirect, Secret,
-    SignIn, Step, Tools,
+    Answer, AuthError, AuthResponse, Challenge, Goal, OauthSettings, Redirect, SignIn, Step,
 };
 
-#[derive(Debug)]
-struct NoChance;
-
-impl Tools for NoChance {
-    fn random(&self) -> [u8; 32] {
-        [7; 32]
-    }
-
-    fn now(&self) -> u64 {
-        1_000_000
-    }
-
-    fn sha256(&self, bytes: &[u8]) -> [u8; 32] {
-        [bytes.len() as u8; 32]
-    }
-
-    fn new_key(&self) -> Result<Secret, AuthError> {
-        Ok(Secret::new("key"))
-    }
-
-    fn public_key(&self, _key: &Secret) -> Result<(serde_json::Value, KeyAlgorithm), AuthError> {
-        Ok((serde_json::Value::Null, "ES256"))
-    }
-
-    fn sign(
-        &self,
-        _key: &Secret,
-        header: &serde_json::Value,
-        claims: &serde_json::Value,
-    ) -> Result<String, AuthError> {
-        Ok(format!("{header}.{claims}"))
-    }
-}
+#[path = "../no_chance.rs"]
+mod no_chance;
 
 /// Requests of one sign-in: 2 places of the resource, 3 of each of 8 issuers, and then some.
 const MOST_STEPS: usize = 200;

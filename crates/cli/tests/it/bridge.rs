@@ -100,19 +100,23 @@ fn a_url_is_served_over_http() {
     assert_eq!(text_of(&answer.message()), "hello");
 }
 
-/// wire: STD-7
+/// wire: STD-7, OA-24
 #[test]
 fn a_command_sees_little_of_our_environment_unless_told_otherwise() {
+    let key = "5".repeat(64);
     let variables = |more: &[&str]| {
         let args = [&["bridge"], more, &["--"], &SERVER].concat();
-        let mut bridge = Switchboard::start_with(&args, &[("AWS_SECRET", "s")]);
+        let ours = [("AWS_SECRET", "s"), ("SWITCHBOARD_STORE_KEY", &*key)];
+        let mut bridge = Switchboard::start_with(&args, &ours);
         bridge.greet();
         bridge.call(1, "variables", &json!({}))
     };
     let few = variables(&["--env", "MINE=1"]);
     assert!(few.contains("MINE") && few.contains("PATH"), "{few}");
     assert!(!few.contains("AWS_SECRET"), "{few}");
-    assert!(variables(&["--pass-environment"]).contains("AWS_SECRET"));
+    let all = variables(&["--pass-environment"]);
+    assert!(all.contains("AWS_SECRET"), "{all}");
+    assert!(!all.contains("SWITCHBOARD_STORE_KEY"), "the key to the user's credentials: {all}");
 }
 
 /// wire: STD-10

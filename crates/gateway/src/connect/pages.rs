@@ -341,7 +341,7 @@ fn other_browser() -> Response<Bytes> {
 }
 
 /// The fields of a form, or of a query; of two with one name the last.
-fn form_fields(form: &[u8]) -> HashMap<String, String> {
+pub(super) fn form_fields(form: &[u8]) -> HashMap<String, String> {
     let decode = |text: &[u8]| {
         let plus = |byte: &u8| if *byte == b'+' { b' ' } else { *byte };
         let text: Vec<_> = text.iter().map(plus).collect();

@@ -8,6 +8,7 @@ use switchboard_net::auth::store::MemoryStore;
 use switchboard_net::http::fetch::FetchOptions;
 use switchboard_net::upstream::{Strategy, Target};
 use switchboard_proto::auth::Tools as _;
+use switchboard_testkit::issuer::Issuer;
 
 use super::*;
 use crate::facade::rotate_keys;
@@ -69,10 +70,20 @@ impl Desk {
     /// Opens a link as a browser does, and sends this key.
     async fn send_key(&self, id: &str, key: &str) -> Response<Bytes> {
         let page = self.get(id, None).await;
-        let Some(cookie) = page.headers().get(SET_COOKIE) else { return page };
-        let cookie = cookie.to_str().expect("text").split(';').next().expect("a pair").to_owned();
-        let token = token_in(&page);
+        if !page.headers().contains_key(SET_COOKIE) {
+            return page;
+        }
+        let (cookie, token) = (cookie_in(&page), token_in(&page));
         self.visit(Method::POST, id, Some(&cookie), format!("token={token}&key={key}")).await
+    }
+
+    /// Somebody comes back from an authorization server.
+    async fn come_back(&self, cookie: Option<&str>, query: &str) -> Response<Bytes> {
+        let cookie = cookie.map(|cookie| (COOKIE, cookie.parse().expect("a cookie")));
+        let (headers, body) = (HeaderMap::from_iter(cookie), Bytes::new());
+        let (method, path, query) = (Method::GET, "/oauth/callback".to_owned(), query.to_owned());
+        let visit = PageVisit { method, path, query, headers, address: None, body };
+        self.connector.visit_callback(visit).await
     }
 
     fn flows(&self) -> Vec<(String, String)> {
@@ -90,6 +101,11 @@ fn server(name: &str) -> Arc<ServerPlan> {
 
 fn text(page: &Response<Bytes>) -> String {
     String::from_utf8(page.body().to_vec()).expect("text")
+}
+
+fn cookie_in(page: &Response<Bytes>) -> String {
+    let cookie = page.headers()[SET_COOKIE].to_str().expect("text");
+    cookie.split(';').next().expect("a pair").to_owned()
 }
 
 fn token_in(page: &Response<Bytes>) -> String {
@@ -149,12 +165,64 @@ async fn a_form_counts_in_the_browser_that_got_it() {
         assert_eq!(answer.status(), 400, "posted from elsewhere");
     }
     assert_eq!(desk.flows(), []);
-    let (method, path) = (Method::GET, "/oauth/callback".to_owned());
-    let query = "code=x&state=y".to_owned();
-    let (headers, body) = (HeaderMap::new(), Bytes::new());
-    let visit = PageVisit { method, path, query, headers, address: None, body };
-    let back = desk.connector.visit_callback(visit).await;
+    let back = desk.come_back(None, "code=x&state=y").await;
     assert_eq!(back.status(), 400, "a browser that did not begin");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sign_in_ends_in_the_browser_that_began_it() {
+    // wire: OU-4, OA-22
+    let desk = Desk::new();
+    let (own, other) = ("a".repeat(32), "b".repeat(32));
+    let (_page, callback) = CallbackPage::new("https://gw.example/oauth/callback");
+    let (_end, ended) = watch::channel(None);
+    lock(&desk.connector.state).replace_flow(ConnectFlow {
+        server: "it".to_owned(),
+        principal: "ada".to_owned(),
+        browser: own.clone(),
+        desk: callback,
+        began: Instant::now(),
+        id: "0".repeat(32),
+        ended,
+        _task: OwnedTask::spawn(async {}),
+    });
+    let come_back = async |browser: &str| {
+        let cookie = format!("__Host-switchboard-connect={browser}");
+        let waiting = desk.come_back(Some(&cookie), "code=x&state=y");
+        tokio::time::timeout(Duration::from_secs(1), waiting).await
+    };
+    assert_eq!(come_back(&other).await.expect("it is not handed in").status(), 400);
+    assert!(come_back(&own).await.is_err(), "the sign-in has it, and has not answered");
+}
+
+#[tokio::test]
+async fn a_user_with_a_token_comes_back_from_the_issuer_in_the_same_browser() {
+    // wire: OU-3, OU-4, OA-22
+    let issuer = Issuer::start().await;
+    let desk = Desk::new();
+    let (name, client_id) = ("corp".to_owned(), Some("gw".to_owned()));
+    let rule = IssuerRule { name, issuer: issuer.url.clone(), client_id, ..IssuerRule::default() };
+    let tokens = TokenAccess { issuers: vec![rule], ..TokenAccess::default() };
+    let access = Access { tokens: Some(Arc::new(tokens)), ..Access::default() };
+    desk.connector.authenticator.get().unwrap().replace(access);
+    for (subject, status) in [("bob", 403), ("ada", 502)] {
+        let id = desk.link("corp/ada");
+        let page = desk.get(&id, None).await;
+        let (cookie, body) = (cookie_in(&page), format!("token={}", token_in(&page)));
+        let sent = text(&desk.visit(Method::POST, &id, Some(&cookie), body).await);
+        let url = sent.split("<a href=\"").nth(1).unwrap_or_else(|| panic!("{sent}"));
+        let query = url.split('"').next().unwrap().replace("&amp;", "&");
+        let mut fields = pages::form_fields(query.split_once('?').unwrap().1.as_bytes());
+        let id_token = issuer.id_token(subject, "gw", &json!({"nonce": fields.remove("nonce")}));
+        let given = json!({"access_token": "a", "token_type": "Bearer", "id_token": id_token});
+        issuer.give("c1", given);
+        let query = format!("code=c1&state={}", fields.remove("state").unwrap());
+        let other = format!("__Host-switchboard-connect={}", "b".repeat(32));
+        assert_eq!(desk.come_back(Some(&other), &query).await.status(), 400, "another browser");
+        // The server cannot be reached, so that whoever is the user gets no further.
+        let back = desk.come_back(Some(&cookie), &query).await;
+        assert_eq!(back.status(), status, "{subject}: {}", text(&back));
+    }
 }
 
 #[tokio::test(start_paused = true)]

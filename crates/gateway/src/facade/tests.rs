@@ -86,8 +86,21 @@ impl Bed {
     }
 
     async fn visit(&self, method: Method, target: &str, cookie: &str, body: &str) -> Reply {
+        self.visit_from("same-origin", method, target, cookie, body).await
+    }
+
+    /// The same from a page of `site`, as browsers say it.
+    async fn visit_from(
+        &self,
+        site: &'static str,
+        method: Method,
+        target: &str,
+        cookie: &str,
+        body: &str,
+    ) -> Reply {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let mut headers = HeaderMap::new();
+        headers.insert("sec-fetch-site", HeaderValue::from_static(site));
         if !cookie.is_empty() {
             headers.insert("cookie", cookie.parse().unwrap());
         }
@@ -352,7 +365,10 @@ async fn nobody_is_sent_on_without_saying_yes_in_this_browser() {
     let mixed = bed.visit(Method::POST, "/oauth/consent", &cookie, &form(mixed)).await;
     let none = [("request", &*request), ("decision", "allow")];
     let none = bed.visit(Method::POST, "/oauth/consent", &cookie, &form(none)).await;
-    for refused in [&bare, &foreign, &mixed, &none] {
+    let whole = form([("request", &*request), ("proof", &proof), ("decision", "allow")]);
+    let framed =
+        bed.visit_from("cross-site", Method::POST, "/oauth/consent", &cookie, &whole).await;
+    for refused in [&bare, &foreign, &mixed, &none, &framed] {
         assert_eq!(refused.status(), 400, "{}", refused.text);
         assert!(!refused.text.contains("/authorize?"), "{}", refused.text);
     }
@@ -552,15 +568,15 @@ async fn registrations_are_bounded_and_unused_ones_are_forgotten() {
 async fn metadata_documents_are_read_carefully() {
     let bed = Bed::start().await;
     // Addresses inside are not asked, however they are written.
-    for id in [
-        "https://127.0.0.1:1/c",
-        "https://[::1]:1/c",
-        "https://0x7f000001/c",
-        "https://169.254.169.254/c",
-    ] {
-        let page = bed.get(&asking(id, &[]), "").await;
-        assert_eq!(page.status(), 400, "{id}");
+    let inside = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    inside.set_nonblocking(true).unwrap();
+    let port = inside.local_addr().unwrap().port();
+    for host in ["127.0.0.1", "localhost", "0x7f000001", "127.1", "[::ffff:127.0.0.1]"] {
+        let page = bed.get(&asking(&format!("https://{host}:{port}/c"), &[]), "").await;
+        assert_eq!(page.status(), 400, "{host}");
     }
+    let connected = inside.accept().map(drop).map_err(|error| error.kind());
+    assert_eq!(connected, Err(std::io::ErrorKind::WouldBlock), "nobody connects");
     // One that leads elsewhere, is too long, or fails is none.
     let id = "https://app.example/c";
     let right = json!({"client_id": id, "redirect_uris": [REDIRECT]});

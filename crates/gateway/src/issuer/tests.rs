@@ -66,6 +66,20 @@ async fn a_token_is_checked_once_and_then_found_by_its_hash() {
     assert!(!text.contains("s3cret"), "{text}");
 }
 
+// wire: OA-2
+#[tokio::test]
+async fn metadata_that_speak_for_another_issuer_are_not_used() {
+    let issuer = Issuer::start().await;
+    // Its documents are found at the same place, and say that they are of the other.
+    let other = format!("{}/", issuer.url);
+    let issuers = Issuers::new(None, system_clock(), &Arc::default());
+    let rules = vec![IssuerRule { issuer: other.clone(), ..rule(&issuer) }];
+    issuers.follow(Some(&TokenAccess { issuers: rules, ..TokenAccess::default() }));
+    let token = issuer.token("ada", AUDIENCE, &json!({"iss": other}));
+    assert_eq!(check(&issuers, &token).await, Err(TokenDenial::Unclear(RETRY)));
+    assert_eq!(issuer.reads(), 0, "the keys that they name are not read");
+}
+
 // wire: OR-12, OA-14
 #[tokio::test]
 async fn tokens_with_made_up_keys_have_the_keys_read_once() {

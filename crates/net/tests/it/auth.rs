@@ -302,7 +302,7 @@ async fn many_who_need_the_same_account_sign_in_once() {
     assert!(found.until.is_some());
 }
 
-// wire: OC-44, OC-46, OT-6, AUTH-19
+// wire: OC-44, OC-46, OT-6, OA-8, OA-10, AUTH-19
 #[tokio::test]
 async fn tokens_are_renewed_once_for_all_and_kept_while_they_cannot_be() {
     let world = AuthWorld::start().await;

@@ -16,7 +16,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 
-use super::{ERAS, Gateway, rude, rude_with};
+use super::access::keyed;
+use super::{ERAS, Gateway, demo, rude, rude_with};
 use crate::named::Home;
 use crate::web::{post_to, send};
 
@@ -224,4 +225,86 @@ async fn a_client_learns_the_rule_and_the_log_the_reason_but_nobody_the_token() 
         let digits = hash.iter().take_while(|sign| sign.is_ascii_hexdigit()).count();
         assert!(digits == 8 || what == "for another", "{what}: {line}");
     }
+}
+
+/// A request of a modern client with this token, by hand.
+fn ask_as(gateway: &Gateway, token: &str, method: &str, params: Value) -> Value {
+    let mut params = params;
+    let tasks = json!({"io.modelcontextprotocol/tasks": {}});
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "extensions": tasks},
+    });
+    let bearer = format!("Bearer {token}");
+    let named = params.get("name").or_else(|| params.get("taskId")).and_then(Value::as_str);
+    let named = named.map(str::to_owned);
+    let mut headers = vec![
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", method),
+        ("Authorization", &bearer),
+    ];
+    headers.extend(named.as_deref().map(|name| ("Mcp-Name", name)));
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+    post_to(gateway.port, "/mcp", &headers, body.as_bytes()).message()
+}
+
+// wire: OA-23, MRTR-8, TASK-8
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_user_has_open_is_nothing_to_the_token_of_another() {
+    let issuer = Issuer::start().await;
+    let mut section = json!({"publicUrl": "https://gw.example"});
+    let groups = json!({"all": {}, "few": {"servers": ["new"]}});
+    section["oauth"]["issuers"]["corp"] =
+        json!({"issuer": issuer.url, "claims": {"group": groups}});
+    let servers = json!({"new": demo(&["--era", "modern"]), "old": demo(&["--era", "legacy"])});
+    let gateway = keyed(&servers, section);
+    gateway.ready(&["new", "old"]);
+    let token = |user: &str, group: &str| {
+        issuer.token(user, "https://gw.example/mcp", &json!({"group": group}))
+    };
+    let [ada, bob, few] = [token("ada", "all"), token("bob", "all"), token("eve", "few")];
+
+    // A call that waits for input.
+    for tool in ["old__test_elicitation", "new__test_input_required_result_elicitation"] {
+        let call = json!({"name": tool, "arguments": {"message": "Who?"}});
+        let asked = ask_as(&gateway, &ada, "tools/call", call.clone())["result"].clone();
+        let mut again = call;
+        again["requestState"] = asked["requestState"].clone();
+        for name in asked["inputRequests"].as_object().unwrap().keys() {
+            let content = json!({"name": "Ann", "response": "Ann"});
+            again["inputResponses"][name] = json!({"action": "accept", "content": content});
+        }
+        let theirs = ask_as(&gateway, &bob, "tools/call", again.clone());
+        let why = theirs["error"]["message"].as_str().unwrap_or_default();
+        assert!(why.contains("requestState"), "{tool}: {theirs}");
+        let own = ask_as(&gateway, &ada, "tools/call", again);
+        assert!(own["result"]["content"].to_string().contains("Ann"), "{tool}: {own}");
+    }
+
+    // A task.
+    for server in ["old", "new"] {
+        let call = json!({"name": format!("{server}__slow_compute"), "arguments": {"seconds": 60}});
+        let made = ask_as(&gateway, &ada, "tools/call", call);
+        let id = json!({"taskId": made["result"]["taskId"].as_str().expect("a task")});
+        for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+            let theirs = ask_as(&gateway, &bob, method, id.clone());
+            assert_eq!(theirs["error"]["code"], -32602, "{server} {method}: {theirs}");
+        }
+        let renewed =
+            issuer.token("ada", "https://gw.example/mcp", &json!({"group": "all", "jti": 2}));
+        let own = ask_as(&gateway, &renewed, "tasks/get", id.clone());
+        assert_eq!(own["result"]["status"], "working", "{server}: {own}");
+        ask_as(&gateway, &ada, "tasks/cancel", id);
+    }
+
+    // A place in a list: it goes on with what the user has themselves.
+    let place = json!({"cursor": "0:old"});
+    let count = |token: &str| {
+        let list = ask_as(&gateway, token, "tools/list", place.clone());
+        let tools = list["result"]["tools"].as_array().expect("a list").clone();
+        tools.iter().filter(|tool| tool["name"].as_str().unwrap().starts_with("old__")).count()
+    };
+    assert!(count(&ada) > 0);
+    assert_eq!(count(&few), 0);
 }

@@ -41,7 +41,7 @@ fn tokens_are_taken_as_servers_give_them_and_refused_when_odd() {
 
 #[test]
 fn a_renewal_goes_where_the_token_came_from_and_keeps_what_does_not_come_anew() {
-    // wire: OC-10, OC-44, OC-45, AUTH-19
+    // wire: OC-10, OC-44, OC-45, OA-24, AUTH-19
     let mut world = World::new();
     let record = world.sign_in().unwrap();
     world.log.clear();
