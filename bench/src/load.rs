@@ -189,6 +189,13 @@ impl Caller {
         }
     }
 
+    /// Ends the session.
+    pub async fn end(self) -> Result<(), Failure> {
+        let request = self.request("DELETE").body(Full::default())?;
+        read(self.connect().await?.send_request(request).await?).await?;
+        Ok(())
+    }
+
     /// Sends calls of `bytes` without reading an answer, until the server takes no more; the
     /// connection that nobody reads from.
     pub async fn never_read(&self, bytes: usize, most: u64) -> Result<TcpStream, Failure> {

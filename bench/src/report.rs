@@ -330,7 +330,7 @@ fn sections(page: &mut Page, results: &Results) -> Result<(), Failure> {
     if !results.soaked.is_empty() {
         writeln!(
             text,
-            "\n## Under load for a while\n\nA gateway with small and large calls of both eras, and new sessions.\n"
+            "\n## Under load for a while\n\nA gateway with small and large calls of both eras, and sessions that begin and end.\n"
         )?;
         writeln!(
             text,

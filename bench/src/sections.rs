@@ -297,7 +297,7 @@ pub async fn soak(starter: &mut Starter, length: Duration) -> Result<Vec<Soaked>
     let mut samples = Vec::new();
     for number in 1..=SOAK_SAMPLES {
         eprintln!("soak, {number} of {SOAK_SAMPLES}");
-        // Large and small calls of both eras beside each other, a new session, and a load to compare.
+        // Large and small calls of both eras beside each other, a session that ends, and a load to compare.
         let window = length / SOAK_SAMPLES / 3;
         tokio::try_join!(
             sample(&process, &old, SMALL, window),
@@ -305,6 +305,7 @@ pub async fn soak(starter: &mut Starter, length: Duration) -> Result<Vec<Soaked>
         )?;
         let another = Caller::new(&process.url, &GATEWAY.manner(Legacy)).await?;
         sample(&process, &another, SMALL, window).await?;
+        another.end().await?;
         let taken = sample(&process, &new, SMALL, window).await?;
         samples.push(Soaked {
             minutes: begun.elapsed().as_secs_f64() / 60.0,
