@@ -208,7 +208,7 @@ impl Caller {
             let mut raw =
                 format!("POST {} HTTP/1.1\r\ncontent-length: {}\r\n", request.uri(), message.len());
             for (name, value) in request.headers() {
-                raw += &format!("{name}: {}\r\n", value.to_str()?);
+                raw.extend([name.as_str(), ": ", value.to_str()?, "\r\n"]);
             }
             raw += "\r\n";
             raw += &message;

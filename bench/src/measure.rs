@@ -43,7 +43,7 @@ pub fn raise_descriptors() -> Result<u64, Failure> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit.clone())?;
+    setrlimit(Resource::Nofile, limit)?;
     Ok(limit.current.unwrap_or(u64::MAX))
 }
 

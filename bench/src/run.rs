@@ -106,6 +106,9 @@ pub async fn run(options: Options) -> Result<(), Failure> {
         })),
         sessions: options.sessions.unwrap_or(if options.quick { 1000 } else { 10_000 }),
     };
+    if cfg!(debug_assertions) && options.report.is_some() {
+        return Err("the bare programs are slow in a debug build; build with --release".into());
+    }
     let begun = Instant::now();
     let limit = raise_descriptors()?;
     let mut starter = Starter::new(&options.switchboard, options.peers.as_deref())?;

@@ -61,11 +61,11 @@ pub async fn start(starter: &mut Starter, plan: &Plan) -> Result<Vec<Started>, F
             rest[at] = (memory(process.pid()?)?, descriptors(process.pid()?)?);
         }
     }
-    let mut started = Vec::new();
+    let mut readings = Vec::new();
     for (((name, program, _), times), (memory, descriptors)) in
         STARTS.into_iter().zip(times).zip(rest)
     {
-        started.push(Started {
+        readings.push(Started {
             name,
             program,
             milliseconds: Spread::new(times)?,
@@ -73,7 +73,7 @@ pub async fn start(starter: &mut Starter, plan: &Plan) -> Result<Vec<Started>, F
             descriptors,
         });
     }
-    Ok(started)
+    Ok(readings)
 }
 
 /// What a session costs while nothing happens, and what calls cost beside many of them.
