@@ -1,28 +1,31 @@
 #!/usr/bin/env bash
-# The benchmark: builds, gets other people's bridges to compare with, measures,
-# and writes docs/performance.md. Takes about four minutes once it is built.
+# The benchmark: builds, measures, and writes docs/performance.md with its plots.
+# Takes about twelve minutes once it is built; three with --quick.
 #
-#   bench/run.sh [--no-peers] [OPTION OF `bench run`]...
+#   bench/run.sh [--peers] [OPTION OF `bench run`]...
 #
-# Let nothing else run beside it. Needs Linux with two cores, Rust, util-linux,
-# and for the peers Node.js and Python.
+# --peers gets other people's bridges and measures them, too (Node.js and Python are needed).
+# Let nothing else run beside it. Needs Linux with two cores, and Rust.
+#
+# One part alone, without the page, while working on its speed:
+#   bench/target/release/bench run --only bridge-http,gateway --sizes 100 --connections 8
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-peers=.cache/bench
-if [ "${1:-}" = --no-peers ]; then
+peers=()
+if [ "${1:-}" = --peers ]; then
     shift
-    peers=/nonexistent
-else
-    mkdir -p "$peers"
-    cp bench/package.json bench/package-lock.json "$peers/"
-    (cd "$peers" && npm ci --no-audit --no-fund --ignore-scripts)
-    [ -x "$peers/venv/bin/pip" ] || python3 -m venv "$peers/venv"
-    "$peers/venv/bin/pip" install --quiet --disable-pip-version-check -r bench/requirements.txt
+    folder=.cache/bench
+    mkdir -p "$folder"
+    cp bench/package.json bench/package-lock.json "$folder/"
+    (cd "$folder" && npm ci --no-audit --no-fund --ignore-scripts)
+    [ -x "$folder/venv/bin/pip" ] || python3 -m venv "$folder/venv"
+    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check -r bench/requirements.txt
+    peers=(--peers "$folder")
 fi
 
 cargo build --release --locked --package switchboard
 cargo build --release --locked --manifest-path bench/Cargo.toml
-bench/target/release/bench run --peers "$peers" --report docs/performance.md "$@"
+bench/target/release/bench run "${peers[@]}" --report docs/performance.md --notes bench/what-paid.md "$@"
 cat docs/performance.md

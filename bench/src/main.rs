@@ -5,13 +5,17 @@
 //! process each, so that the CPU time of one is the cost of one.
 
 mod bare;
+mod bars;
 mod echo;
 mod load;
 mod measure;
+mod ours;
+mod plot;
 mod process;
 mod report;
-mod rmcp_proxy;
+mod rmcp;
 mod run;
+mod sections;
 mod target;
 mod wire;
 
@@ -25,18 +29,29 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Parser)]
 #[command(about, version)]
 struct Arguments {
+    /// Run on this core
+    #[arg(long)]
+    core: Option<usize>,
     #[command(subcommand)]
     part: Part,
 }
 
 #[derive(Subcommand)]
 enum Part {
-    /// Measure everything that is installed, and write the report
+    /// Measure, and write the report
     Run(run::Options),
     /// An echo server on stdio: one line in, one line out
-    EchoStdio,
+    EchoStdio(echo::Options),
     /// The same echo at /mcp on a free port
-    EchoHttp,
+    EchoHttp(echo::Options),
+    /// The same echo, built with the library
+    Ours,
+    /// The same echo, built with rmcp
+    RmcpServer {
+        /// Without sessions, each answer as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// A bare handler in front of a stdio server: an id changed, nothing else
     BareBridge {
         /// The server's command
@@ -50,9 +65,6 @@ enum Part {
     },
     /// The least proxy that can be written with rmcp
     RmcpProxy {
-        /// Send answers at once, which the examples of rmcp do not ask for
-        #[arg(long)]
-        nodelay: bool,
         /// The server's URL, unless a command is given
         url: Option<String>,
         /// The server's command
@@ -62,31 +74,35 @@ enum Part {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(&error.into()),
-    };
-    let ended = runtime.block_on(async {
-        match arguments.part {
-            Part::Run(options) => run::run(options).await,
-            Part::EchoStdio => echo::stdio().await,
-            Part::EchoHttp => echo::http().await,
-            Part::BareBridge { command } => bare::bridge(command).await,
-            Part::BareProxy { url } => bare::proxy(&url).await,
-            Part::RmcpProxy { nodelay, url, command } => {
-                rmcp_proxy::serve(nodelay, url, command).await
-            }
-        }
-    });
-    runtime.shutdown_background();
-    match ended {
+    let Arguments { core, part } = Arguments::parse();
+    let core = core.or_else(|| matches!(part, Part::Run(_)).then_some(process::OTHERS));
+    match start(core, part) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error),
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
-fn failed(error: &Failure) -> ExitCode {
-    eprintln!("bench: {error}");
-    ExitCode::FAILURE
+fn start(core: Option<usize>, part: Part) -> Result<(), Failure> {
+    // Before there are threads: they inherit it.
+    if let Some(core) = core {
+        process::pin(core)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(async {
+        match part {
+            Part::Run(options) => run::run(options).await,
+            Part::EchoStdio(options) => echo::stdio(options).await,
+            Part::EchoHttp(options) => echo::http(options).await,
+            Part::Ours => ours::serve().await,
+            Part::RmcpServer { json } => rmcp::serve_echo(json).await,
+            Part::BareBridge { command } => bare::bridge(command).await,
+            Part::BareProxy { url } => bare::proxy(&url).await,
+            Part::RmcpProxy { url, command } => rmcp::serve_proxy(url, command).await,
+        }
+    });
+    runtime.shutdown_background();
+    ended
 }

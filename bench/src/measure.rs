@@ -27,10 +27,24 @@ pub fn user_cpu(pid: u32) -> Result<Duration, Failure> {
 }
 
 /// Memory of `pid` that is in RAM, in KiB.
-pub fn memory(pid: u32) -> Result<u64, Failure> {
+pub fn memory(pid: u32) -> Result<f64, Failure> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no VmRSS")?;
     Ok(line.split_whitespace().nth(1).ok_or("short VmRSS")?.parse()?)
+}
+
+/// Open files of `pid`.
+pub fn descriptors(pid: u32) -> Result<usize, Failure> {
+    Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+}
+
+/// As many files as the system lets us have; the processes under test inherit it.
+pub fn raise_descriptors() -> Result<u64, Failure> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit)?;
+    Ok(limit.current.unwrap_or(u64::MAX))
 }
 
 /// The middle reading, with the lowest and the highest beside it.
@@ -42,10 +56,20 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one reading.
-    pub fn of(mut readings: Vec<f64>) -> Option<Self> {
+    /// The spread of at least one reading.
+    pub fn new(mut readings: Vec<f64>) -> Result<Self, Failure> {
         readings.sort_by(f64::total_cmp);
-        let (low, high) = (*readings.first()?, *readings.last()?);
-        Some(Self { median: readings[readings.len() / 2], low, high })
+        let (Some(&low), Some(&high)) = (readings.first(), readings.last()) else {
+            return Err("no rounds".into());
+        };
+        Ok(Self { median: readings[readings.len() / 2], low, high })
     }
+}
+
+/// The value below which `part` of the times are, in microseconds.
+pub fn percentile(times: &mut [Duration], part: f64) -> f64 {
+    times.sort_unstable();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    let at = ((times.len() as f64 * part) as usize).min(times.len().saturating_sub(1));
+    times.get(at).map_or(0.0, |time| time.as_secs_f64() * 1e6)
 }

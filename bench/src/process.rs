@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -16,8 +17,16 @@ use crate::Failure;
 const STARTING: Duration = Duration::from_secs(30);
 
 /// The core of what is measured, and the core of everything else.
-pub const MEASURED: &str = "0";
-pub const OTHERS: &str = "1";
+pub const MEASURED: usize = 0;
+pub const OTHERS: usize = 1;
+
+/// Keeps this thread, and what it starts, on one core.
+pub fn pin(core: usize) -> Result<(), Failure> {
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    sched_setaffinity(None, &cores)
+        .map_err(|error| format!("core {core}: {error}; two are needed").into())
+}
 
 /// A server that listens, and everything it started.
 pub struct Process {
@@ -28,17 +37,20 @@ pub struct Process {
 impl Process {
     /// Runs `words` on `core` and waits for the URL it prints, or, if `port` is
     /// given, for that port to be open.
-    pub async fn start(core: &str, words: &[String], port: Option<u16>) -> Result<Self, Failure> {
-        let mut child = Command::new("taskset")
-            .args(["-c", core])
-            .args(words)
+    pub async fn start(core: usize, words: &[String], port: Option<u16>) -> Result<Self, Failure> {
+        let (program, arguments) = words.split_first().ok_or("no command")?;
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| format!("taskset (of util-linux) is needed: {error}"))?;
+            .kill_on_drop(true);
+        pin(core)?;
+        let started = command.spawn();
+        pin(OTHERS)?;
+        let mut child = started.map_err(|error| format!("{program}: {error}"))?;
         let (said, mut lines) = mpsc::channel(64);
         if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
             tokio::spawn(drain(stdout, said.clone()));
@@ -52,7 +64,7 @@ impl Process {
         Ok(Self { child, url })
     }
 
-    /// The id that `/proc` knows it by; `taskset` has become the program.
+    /// The id that `/proc` knows it by.
     pub fn pid(&self) -> Result<u32, Failure> {
         self.child.id().ok_or_else(|| "the process has ended".into())
     }

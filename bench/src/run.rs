@@ -1,216 +1,326 @@
-//! The benchmark: every target in turn, round after round, in one run.
+//! The benchmark: the targets of a road take turns, round after round, in one run.
 //!
 //! The machine is shared and noisy, so what counts is CPU time of the process
 //! under test, its median over interleaved rounds, and the ratio to the
 //! yardstick of the same run.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
 use crate::Failure;
-use crate::load::Caller;
-use crate::measure::{Spread, cpu, memory, user_cpu};
-use crate::process::{MEASURED, OTHERS, Process};
+use crate::load::{Caller, Work};
+use crate::measure::{Spread, cpu, descriptors, memory, percentile, raise_descriptors, user_cpu};
+use crate::process::Process;
 use crate::report;
-use crate::target::{self, Kind, Road, Target};
-use crate::wire::Era;
+use crate::sections::{self, Idle, Reader, Soaked, Started, Update};
+use crate::target::{self, Case, Kind, Road, SMALL, Starter, Target};
+
+/// Parts of a run that are no table of calls.
+const SECTIONS: [&str; 4] = ["start", "idle", "update", "reader"];
 
 #[derive(Args)]
 pub struct Options {
     /// The program under test
     #[arg(long, default_value = "target/release/switchboard")]
     switchboard: PathBuf,
-    /// Where other people's bridges are installed, if they are
-    #[arg(long, default_value = ".cache/bench")]
-    peers: PathBuf,
-    /// Rounds over all targets
-    #[arg(long, default_value_t = 7)]
-    rounds: u32,
-    /// Milliseconds of load on one target in one round
-    #[arg(long, default_value_t = 1500)]
-    window: u64,
-    /// Connections that call at once
-    #[arg(long, default_value_t = 8)]
-    connections: usize,
-    /// Idle sessions to open for the reading of memory
-    #[arg(long, default_value_t = 1000)]
-    sessions: u64,
-    /// Measure only what has this in its name; `bare` is always measured
-    #[arg(long, default_value = "")]
-    only: String,
-    /// Where to write the report; stdout without it
+    /// Measure other people's bridges too, which are installed here
+    #[arg(long)]
+    peers: Option<PathBuf>,
+    /// Fewer rounds, shorter windows, fewer sessions: about three minutes
+    #[arg(long)]
+    quick: bool,
+    /// Rounds over all targets (default: 5; 3 with --quick)
+    #[arg(long)]
+    rounds: Option<u32>,
+    /// Milliseconds of load on one target in one round (default: 400; 150 with --quick)
+    #[arg(long)]
+    window: Option<u64>,
+    /// Idle sessions to open (default: 10000; 1000 with --quick)
+    #[arg(long)]
+    sessions: Option<usize>,
+    /// Measure only these parts, separated by commas, and the bare work beside them
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Of the calls, measure only those with so many bytes
+    #[arg(long, value_delimiter = ',')]
+    sizes: Vec<usize>,
+    /// Of the calls, measure only those with so many connections
+    #[arg(long, value_delimiter = ',')]
+    connections: Vec<usize>,
+    /// Load a gateway for so many minutes (10 if none are given), too
+    #[arg(long, num_args = 0..=1, default_missing_value = "10")]
+    soak: Option<u64>,
+    /// Write the page here, its plots into the folder beside it; stdout without it
     #[arg(long)]
     report: Option<PathBuf>,
+    /// What to put at the end of the page
+    #[arg(long)]
+    notes: Option<PathBuf>,
 }
 
-/// What one target has shown.
+/// How long the parts of a run take.
+pub struct Plan {
+    pub rounds: u32,
+    pub window: Duration,
+    pub sessions: usize,
+}
+
+/// All that a run has shown.
+#[derive(Default)]
+pub struct Results {
+    pub readings: Vec<Reading>,
+    pub started: Vec<Started>,
+    pub idle: Vec<Idle>,
+    pub updates: Vec<Update>,
+    pub readers: Vec<Reader>,
+    pub soaked: Vec<Soaked>,
+}
+
+/// What one target has shown in one case.
 pub struct Reading {
-    pub name: &'static str,
-    pub road: Road,
-    pub kind: Kind,
+    pub target: Target,
+    pub case: Case,
     /// CPU of the target, and of the load, in microseconds a request.
     pub cost: Spread,
     pub load: Spread,
     /// The part of it that the target spends in user space.
     pub user: f64,
-    pub requests: u64,
-    /// KiB after the load.
-    pub memory: u64,
-}
-
-/// What a session with an open stream costs while nothing happens.
-pub struct Idle {
-    pub name: &'static str,
-    pub sessions: u64,
-    pub kib: f64,
-}
-
-struct Seat {
-    target: Target,
-    process: Process,
-    caller: Caller,
-    costs: Vec<f64>,
-    loads: Vec<f64>,
-    user: Duration,
-    requests: u64,
+    pub p50: Spread,
+    pub p99: Spread,
+    /// Requests a second.
+    pub rate: Spread,
+    /// KiB after the load, and open files.
+    pub memory: f64,
+    pub descriptors: usize,
 }
 
 pub async fn run(options: Options) -> Result<(), Failure> {
-    let bench = std::env::current_exe()?;
-    let bench = bench.to_str().ok_or("our own path is no text")?;
-    let switchboard = options.switchboard.canonicalize().map_err(|error| {
-        format!("{}: {error}; build it with cargo build --release", options.switchboard.display())
-    })?;
-    let switchboard = switchboard.to_str().ok_or("its path is no text")?;
-    pin_self()?;
-    let upstream =
-        Process::start(OTHERS, &[bench.to_owned(), "echo-http".to_owned()], None).await?;
-    let peers = options.peers.canonicalize().unwrap_or_else(|_| options.peers.clone());
-    let gateway = std::env::temp_dir().join(format!("bench-{}.json", std::process::id()));
-    let server = serde_json::json!({ "url": upstream.url, "prefix": "" });
-    std::fs::write(&gateway, serde_json::json!({ "mcpServers": { "echo": server } }).to_string())?;
-    let file = gateway.to_str().ok_or("the folder for temporary files has no text as its name")?;
-    let mut seats = Vec::new();
-    for target in target::all(bench, switchboard, &peers, &upstream.url, file)? {
-        if target.kind == Kind::Bare || target.name.contains(&options.only) {
-            seats.push(Seat::take(target, &options).await?);
-        }
+    let plan = Plan {
+        rounds: options.rounds.unwrap_or(if options.quick { 3 } else { 5 }),
+        window: Duration::from_millis(options.window.unwrap_or(if options.quick {
+            150
+        } else {
+            400
+        })),
+        sessions: options.sessions.unwrap_or(if options.quick { 1000 } else { 10_000 }),
+    };
+    if cfg!(debug_assertions) && options.report.is_some() {
+        return Err("the bare programs are slow in a debug build; build with --release".into());
     }
-    std::fs::remove_file(&gateway)?;
-    for round in 1..=options.rounds {
-        eprintln!("round {round} of {}", options.rounds);
-        for seat in &mut seats {
-            seat.measure(&options).await?;
-        }
+    let begun = Instant::now();
+    let limit = raise_descriptors()?;
+    let mut starter = Starter::new(&options.switchboard, options.peers.as_deref())?;
+    check_names(&options.only)?;
+    let mut results = Results::default();
+    for road in [Road::Server, Road::Stdio, Road::Http] {
+        let targets = options.select(road, &starter);
+        results.readings.extend(measure_road(&mut starter, targets, &plan).await?);
     }
-    let readings: Result<Vec<_>, _> = seats.into_iter().map(Seat::reading).collect();
-    let idle = idle(bench, switchboard, &options).await?;
-    let text = report::write(&readings?, &idle, options.connections, options.rounds, &peers)?;
+    if options.wants("start") {
+        results.started = sections::start(&mut starter, &plan).await?;
+    }
+    if options.wants("idle") {
+        results.idle = sections::idle(&mut starter, &plan, limit).await?;
+    }
+    if options.wants("update") {
+        results.updates = sections::update(&mut starter, &plan).await?;
+    }
+    if options.wants("reader") {
+        results.readers = sections::reader(&mut starter, &plan).await?;
+    }
+    if let Some(minutes) = options.soak {
+        results.soaked = sections::soak(&mut starter, Duration::from_secs(60 * minutes)).await?;
+    }
+    eprintln!("measured in {:.0} s", begun.elapsed().as_secs_f64());
+    let notes = options.notes.as_deref().map(std::fs::read_to_string).transpose()?;
+    let page = report::write(&results, &plan, options.peers.as_deref(), notes.as_deref())?;
     match &options.report {
-        Some(path) => std::fs::write(path, text)?,
-        None => print!("{text}"),
+        Some(path) => report::save(&page, path)?,
+        None => print!("{}", page.text),
     }
     Ok(())
 }
 
-impl Seat {
-    /// Starts a target and calls it until it is warm.
-    async fn take(target: Target, options: &Options) -> Result<Self, Failure> {
+fn check_names(only: &[String]) -> Result<(), Failure> {
+    let mut known: Vec<_> =
+        target::all().iter().map(|target| target.group).chain(SECTIONS).collect();
+    known.dedup();
+    match only.iter().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(format!("--only {name}: there is only {}", known.join(", ")).into()),
+        None => Ok(()),
+    }
+}
+
+impl Options {
+    fn wants(&self, part: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == part)
+    }
+
+    /// The targets of a road that are wanted, each with the cases that are, and the bare
+    /// ones that these are compared with.
+    fn select(&self, road: Road, starter: &Starter) -> Vec<(Target, Vec<Case>)> {
+        let of_road = target::all().into_iter().filter(|target| target.road == road);
+        let mut chosen: Vec<_> = of_road
+            .filter(|target| starter.has(target.program))
+            .map(|target| (self.wants(target.group), self.cases(&target), target))
+            .collect();
+        let wanted: Vec<Case> = chosen
+            .iter()
+            .filter(|(wanted, ..)| *wanted)
+            .flat_map(|(_, cases, _)| cases.clone())
+            .collect();
+        for (is_wanted, cases, target) in &mut chosen {
+            if !*is_wanted && target.is_yardstick() {
+                cases.retain(|case| wanted.contains(case));
+                *is_wanted = true;
+            }
+        }
+        let chosen =
+            chosen.into_iter().filter(|(is_wanted, cases, _)| *is_wanted && !cases.is_empty());
+        chosen.map(|(_, cases, target)| (target, cases)).collect()
+    }
+
+    fn cases(&self, target: &Target) -> Vec<Case> {
+        let is_chosen = |case: &&Case| {
+            let sized = match case.work {
+                Work::Call(bytes) => self.sizes.is_empty() || self.sizes.contains(&bytes),
+                Work::List => self.sizes.is_empty(),
+            };
+            sized && (self.connections.is_empty() || self.connections.contains(&case.connections))
+        };
+        target.cases.iter().filter(is_chosen).copied().collect()
+    }
+}
+
+impl Target {
+    /// Whether other groups are compared with it.
+    fn is_yardstick(&self) -> bool {
+        self.kind == Kind::Bare && !["events", "lists"].contains(&self.group)
+    }
+}
+
+/// A target that runs.
+struct Running {
+    target: Target,
+    process: Process,
+    caller: Caller,
+    cases: Vec<(Case, Vec<Sample>)>,
+}
+
+async fn measure_road(
+    starter: &mut Starter,
+    targets: Vec<(Target, Vec<Case>)>,
+    plan: &Plan,
+) -> Result<Vec<Reading>, Failure> {
+    let mut all = Vec::new();
+    for (target, cases) in targets {
         eprintln!("starting {} ({:?})", target.name, target.road);
-        let process = Process::start(MEASURED, &target.words, target.port).await?;
-        let caller = Caller::new(&process.url, target.era)
-            .await
-            .map_err(|error| format!("{} ({:?}): {error}", target.name, target.road))?;
-        caller.call_for(Duration::from_millis(options.window / 2), options.connections).await?;
-        let (costs, loads) = (Vec::new(), Vec::new());
-        Ok(Self { target, process, caller, costs, loads, user: Duration::ZERO, requests: 0 })
+        let named = |error| format!("{} ({:?}): {error}", target.name, target.road);
+        let process = starter.start(target.program).await.map_err(named)?;
+        let manner = target.program.manner(target.era);
+        let caller = Caller::new(&process.url, &manner).await.map_err(named)?;
+        sample(&process, &caller, SMALL, plan.window).await.map_err(named)?;
+        let cases = cases.into_iter().map(|case| (case, Vec::new())).collect();
+        all.push(Running { target, process, caller, cases });
     }
-
-    async fn measure(&mut self, options: &Options) -> Result<(), Failure> {
-        let (pid, load) = (self.process.pid()?, std::process::id());
-        let (before, load_before, user_before) = (cpu(pid)?, cpu(load)?, user_cpu(pid)?);
-        let window = Duration::from_millis(options.window);
-        let calls =
-            self.caller.call_for(window, options.connections).await.map_err(|error| {
-                format!("{} ({:?}): {error}", self.target.name, self.target.road)
-            })?;
-        self.costs.push(per_call(cpu(pid)?.saturating_sub(before), calls));
-        self.loads.push(per_call(cpu(load)?.saturating_sub(load_before), calls));
-        self.user += user_cpu(pid)?.saturating_sub(user_before);
-        self.requests += calls;
-        Ok(())
+    let mut order: Vec<Case> = Vec::new();
+    for (case, _) in all.iter().flat_map(|running| &running.cases) {
+        if !order.contains(case) {
+            order.push(*case);
+        }
     }
-
-    fn reading(self) -> Result<Reading, Failure> {
-        let memory = memory(self.process.pid()?)?;
-        Ok(Reading {
-            name: self.target.name,
-            road: self.target.road,
-            kind: self.target.kind,
-            cost: Spread::of(self.costs).ok_or("no rounds")?,
-            load: Spread::of(self.loads).ok_or("no rounds")?,
-            user: per_call(self.user, self.requests),
-            requests: self.requests,
-            memory,
-        })
+    for round in 1..=plan.rounds {
+        for case in &order {
+            eprintln!("round {round} of {}: {case}", plan.rounds);
+            for Running { target, process, caller, cases } in &mut all {
+                let Some((_, samples)) = cases.iter_mut().find(|(its, _)| its == case) else {
+                    continue;
+                };
+                let taken = sample(process, caller, *case, plan.window).await;
+                samples
+                    .push(taken.map_err(|error| {
+                        format!("{} ({:?}): {error}", target.name, target.road)
+                    })?);
+            }
+        }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^52 calls")]
-fn per_call(spent: Duration, calls: u64) -> f64 {
-    spent.as_secs_f64() * 1e6 / calls.max(1) as f64
-}
-
-/// Sessions with an open stream and nothing to say, of ours and of the rmcp proxy.
-async fn idle(bench: &str, switchboard: &str, options: &Options) -> Result<Vec<Idle>, Failure> {
-    let echo = [bench, "echo-stdio"];
-    let ours =
-        [switchboard, "bridge", "--log-level", "warn", "--port", "0", "--children", "shared", "--"];
-    let rmcp = [bench, "rmcp-proxy", "--"];
     let mut readings = Vec::new();
-    for (name, front) in [("switchboard bridge, one child", &ours[..]), ("rmcp proxy", &rmcp[..])] {
-        eprintln!("{} idle sessions: {name}", options.sessions);
-        let words: Vec<_> = [front, &echo].concat().into_iter().map(str::to_owned).collect();
-        let process = Process::start(MEASURED, &words, None).await?;
-        let kib = sessions(&process, options.sessions).await?;
-        readings.push(Idle { name, sessions: options.sessions, kib });
+    for Running { target, cases, .. } in all {
+        for (case, samples) in cases {
+            readings.push(Reading::new(target.clone(), case, &samples)?);
+        }
     }
     Ok(readings)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "memory in KiB is far below 2^52")]
-async fn sessions(process: &Process, count: u64) -> Result<f64, Failure> {
-    let mut open = Vec::new();
-    // The first ones pay for what all share.
-    for _ in 0..count / 10 {
-        open.push(Caller::new(&process.url, Era::Legacy).await?.watch().await?);
-    }
-    let before = memory(process.pid()?)?;
-    for _ in 0..count {
-        open.push(Caller::new(&process.url, Era::Legacy).await?.watch().await?);
-    }
-    let after = memory(process.pid()?)?;
-    Ok(after.saturating_sub(before) as f64 / count.max(1) as f64)
+/// What one window has shown.
+pub struct Sample {
+    pub cost: f64,
+    load: f64,
+    user: Duration,
+    p50: f64,
+    pub p99: f64,
+    pub rate: f64,
+    pub requests: u64,
+    pub memory: f64,
+    pub descriptors: usize,
 }
 
-/// The load is not on the core that is measured.
-fn pin_self() -> Result<(), Failure> {
-    let mut cores = rustix::thread::CpuSet::new();
-    cores.set(OTHERS.parse()?);
-    // The runtime has its threads already, and each has an affinity of its own.
-    for task in std::fs::read_dir("/proc/self/task")? {
-        let id: i32 = task?.file_name().to_str().ok_or("no number")?.parse()?;
-        rustix::thread::sched_setaffinity(rustix::process::Pid::from_raw(id), &cores)?;
-    }
-    more_descriptors()
+/// Loads a process for one window.
+pub async fn sample(
+    process: &Process,
+    caller: &Caller,
+    case: Case,
+    window: Duration,
+) -> Result<Sample, Failure> {
+    let (pid, load) = (process.pid()?, std::process::id());
+    let connections = caller.connections(case.connections).await?;
+    let (before, load_before, user_before) = (cpu(pid)?, cpu(load)?, user_cpu(pid)?);
+    let begun = Instant::now();
+    let mut times = caller.work_for(case.work, window, connections).await?;
+    let took = begun.elapsed().as_secs_f64();
+    let requests = times.len() as u64;
+    Ok(Sample {
+        cost: each(cpu(pid)?.saturating_sub(before), requests),
+        load: each(cpu(load)?.saturating_sub(load_before), requests),
+        user: user_cpu(pid)?.saturating_sub(user_before),
+        p50: percentile(&mut times, 0.5),
+        p99: percentile(&mut times, 0.99),
+        rate: count(requests) / took,
+        requests,
+        memory: memory(pid)?,
+        descriptors: descriptors(pid)?,
+    })
 }
 
-/// As many files as the system lets us have; the processes under test inherit it.
-fn more_descriptors() -> Result<(), Failure> {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    Ok(setrlimit(Resource::Nofile, limit)?)
+impl Reading {
+    fn new(target: Target, case: Case, samples: &[Sample]) -> Result<Self, Failure> {
+        let spread = |value: fn(&Sample) -> f64| Spread::new(samples.iter().map(value).collect());
+        let last = samples.last().ok_or("no rounds")?;
+        let requests = samples.iter().map(|sample| sample.requests).sum();
+        Ok(Self {
+            target,
+            case,
+            cost: spread(|sample| sample.cost)?,
+            load: spread(|sample| sample.load)?,
+            user: each(samples.iter().map(|sample| sample.user).sum(), requests),
+            p50: spread(|sample| sample.p50)?,
+            p99: spread(|sample| sample.p99)?,
+            rate: spread(|sample| sample.rate)?,
+            memory: last.memory,
+            descriptors: last.descriptors,
+        })
+    }
+}
+
+/// Microseconds of one among `requests`.
+pub fn each(spent: Duration, requests: u64) -> f64 {
+    spent.as_secs_f64() * 1e6 / count(requests.max(1))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^52 calls")]
+pub fn count(number: u64) -> f64 {
+    number as f64
 }
