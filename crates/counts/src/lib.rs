@@ -6,11 +6,12 @@
 //! The client of a whole call is in memory: hyper reads its requests from a
 //! [`duplex`](tokio::io::duplex) stream. The server behind a bridge or a gateway is reached as
 //! users reach it, for the library has no other way: by a pipe to a child process, or by a
-//! loopback socket, which a task of the same thread answers ([`server`]).
+//! loopback socket, which a task of the same thread answers (`echo.rs`).
 
 pub mod caller;
+mod echo;
 pub mod parts;
-pub mod server;
+mod server;
 pub mod ways;
 
 /// The allocator of the binary, so that the counts do not depend on the C library.

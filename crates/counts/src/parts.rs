@@ -30,7 +30,7 @@ use switchboard_proto::server::ServerHalf;
 use switchboard_proto::server::legacy::LegacyServerHalf;
 use switchboard_proto::server::modern::ModernServerHalf;
 
-use crate::server::{EchoServer, definitions};
+use crate::echo::{EchoServer, definition};
 use crate::{Work, warm};
 
 /// Reads one message: one pass over its text.
@@ -116,7 +116,7 @@ fn greet(half: &mut LegacyServerHalf) {
     let hello = Message::request(&0.into(), "initialize", Some(hello.to_string().as_bytes()));
     half.handle_incoming(Lane(1), Incoming::One(hello.clone()));
     let Some(ClientEvent::Open { exchange, .. }) = half.poll_to_server() else { panic!("no call") };
-    half.finish(exchange, &reply(&EchoServer::new(Era::Legacy, 1), &hello));
+    half.finish(exchange, &reply(&EchoServer::new(false, 1), &hello));
     let note = Message::notification("notifications/initialized", None);
     half.handle_incoming(Lane(2), Incoming::One(note));
     while half.poll_transmit().is_some() {}
@@ -154,7 +154,7 @@ pub fn client_half(client: Era, server: Era) -> Work {
     };
     // Any time will do: none passes.
     let now = Instant::now();
-    let mut pair = HalfAndServer { half, server: EchoServer::new(server, 1), now };
+    let mut pair = HalfAndServer { half, server: EchoServer::new(server == Era::Modern, 1), now };
     if client == Era::Legacy {
         let version = Revision::NEWEST_LEGACY.as_str();
         let hello = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
@@ -264,7 +264,7 @@ fn call(era: Era, tool: &str, size: usize) -> Message {
 
 /// What the server answers to a call with this id.
 fn answer(era: Era, id: u64) -> Message {
-    reply(&EchoServer::new(era, 1), &call(era, "echo", 100).with_id(&id.into()))
+    reply(&EchoServer::new(era == Era::Modern, 1), &call(era, "echo", 100).with_id(&id.into()))
 }
 
 fn reply(server: &EchoServer, request: &Message) -> Message {
@@ -276,14 +276,14 @@ fn reply(server: &EchoServer, request: &Message) -> Message {
 /// The catalog of a server with so many tools.
 fn catalog(tools: usize) -> Catalog {
     let server: Arc<str> = Arc::from("it");
-    let definition = |tool: serde_json::Value| Definition {
+    let definition = |number| Definition {
         server: Arc::clone(&server),
         kind: ListKind::Tools,
-        text: Bytes::from(tool.to_string()),
+        text: Bytes::from(definition(number)),
         is_cached: false,
     };
     let target = Target::Command(Command::new("true"));
-    Catalog::new(definitions(tools).map(definition).collect(), |name| {
+    Catalog::new((0..tools).map(definition).collect(), |name| {
         Some(Arc::new(ServerPlan::new(name, target.clone())))
     })
 }

@@ -23,7 +23,8 @@ use switchboard_testkit::issuer::Issuer;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::caller::MemoryCaller;
-use crate::server::EchoServer;
+use crate::echo::EchoServer;
+use crate::server::serve_http;
 use crate::{Work, warm};
 
 /// The key of the clients of a gateway that has keys.
@@ -64,7 +65,7 @@ pub fn bridge_to_stdio(era: Era, program: &str) -> Work {
 pub fn bridge_to_http(client: Era, server: Era, size: usize) -> Work {
     let runtime = runtime();
     let caller = runtime.block_on(async {
-        let url = EchoServer::new(server, 1).serve_http().await;
+        let url = serve_http(EchoServer::new(server == Era::Modern, 1)).await;
         let target = ServerTarget::url(
             url.parse().expect("a URL"),
             Strategy::HttpOnly,
@@ -149,7 +150,8 @@ fn calls(runtime: Runtime, mut caller: MemoryCaller, method: &str, params: Value
 
 /// A client of a gateway with one server of the same era, `it`, once that is ready.
 async fn connect_gateway(era: Era, tools: usize, access: Access, more: &str) -> MemoryCaller {
-    let url = EchoServer::new(era, tools).serve_http().await.parse().expect("a URL");
+    let url = serve_http(EchoServer::new(era == Era::Modern, tools)).await;
+    let url = url.parse().expect("a URL");
     let target = Target::Url { url, strategy: Strategy::HttpOnly, headers: HeaderMap::new() };
     let mut plan = Plan { access, ..Plan::default() };
     plan.servers.insert("it".to_owned(), ServerPlan::new("it", target));
