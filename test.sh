@@ -15,6 +15,7 @@ readonly NODE_MAJOR=20
 readonly PYTHON_MINOR=11
 readonly DENY_VERSION=0.20.2
 readonly FUZZ_VERSION=0.13.2
+readonly GUNGRAUN_VERSION=0.20.0 # As Cargo.toml has it.
 readonly FUZZ_SECONDS=${FUZZ_SECONDS:-20} # For each target.
 readonly ADVISORIES=https://github.com/RustSec/advisory-db
 
@@ -95,6 +96,7 @@ system_packages() {
     has podman || missing+=(podman)
     has runc || has crun || missing+=(runc)
     has_static_busybox || missing+=(busybox-static)
+    has valgrind || missing+=(valgrind) # counts instructions
     has chromium || missing+=(chromium) # a real browser for the OAuth flows
     # A keyring for the test of the key of the store, and a program that looks into it.
     has dbus-run-session || missing+=(dbus-daemon)
@@ -107,13 +109,18 @@ system_packages() {
         say "nothing is missing"
         return
     fi
+    install_packages "${missing[@]}"
+}
+
+# install_packages PACKAGE...: has these packages of the system.
+install_packages() {
     if ! has apt-get || [ "$(id -u)" -ne 0 ]; then
-        fail "system packages are missing and only root on Debian can install them here: ${missing[*]}"
+        fail "system packages are missing and only root on Debian can install them here: $*"
     fi
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -q || fail "apt-get update failed; the packages needed are: ${missing[*]}"
-    apt-get install -qy --no-install-recommends "${missing[@]}" ||
-        fail "apt could not install: ${missing[*]}"
+    apt-get update -q || fail "apt-get update failed; the packages needed are: $*"
+    apt-get install -qy --no-install-recommends "$@" ||
+        fail "apt could not install: $*"
 }
 
 # --- what is fetched for the outside suites -----------------------------------
@@ -148,15 +155,18 @@ python_packages() {
     git hash-object "$list" >"$venv/.stamp"
 }
 
-# cargo_tool NAME VERSION: has `cargo NAME` at VERSION, building it if need be.
+# cargo_tool NAME VERSION: has the program NAME at VERSION, building it if need be.
 cargo_tool() {
-    if [ "$("cargo-$1" "$1" --version 2>/dev/null | tr -dc '0-9.')" = "$2" ]; then
+    # `cargo-deny deny --version`, but `gungraun-runner --version`.
+    local command=("$1")
+    [[ $1 = cargo-* ]] && command+=("${1#cargo-}")
+    if [ "$("${command[@]}" --version 2>/dev/null | tr -dc '0-9.')" = "$2" ]; then
         return
     fi
-    say "building cargo-$1 $2, once; this takes a minute or two"
+    say "building $1 $2, once; this takes a minute or two"
     # Unoptimised: it runs for a second, and builds in half the time.
-    CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --version "=$2" --root .cache/tools "cargo-$1" ||
-        fail "cargo-$1 $2 could not be installed."
+    CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --version "=$2" --root .cache/tools "$1" ||
+        fail "$1 $2 could not be installed."
 }
 
 # --- the checks ---------------------------------------------------------------
@@ -188,7 +198,7 @@ check_tests() {
 check_doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked; }
 
 check_deny() {
-    cargo_tool deny "$DENY_VERSION"
+    cargo_tool cargo-deny "$DENY_VERSION"
     local checks=(licenses bans sources)
     if timeout 60 git ls-remote -q "$ADVISORIES" HEAD >/dev/null 2>&1; then
         checks+=(advisories)
@@ -216,7 +226,7 @@ check_fuzz() {
         not_checked+=("fuzz targets, because no nightly toolchain of 1.$RUST_MINOR or later is here and rustup cannot fetch one.")
         return
     fi
-    cargo_tool fuzz "$FUZZ_VERSION"
+    cargo_tool cargo-fuzz "$FUZZ_VERSION"
     cargo +nightly fuzz build
     local target lines=()
     local options="-max_total_time=$FUZZ_SECONDS -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1"
@@ -227,6 +237,16 @@ check_fuzz() {
         at_once "${lines[@]:0:2}" || fail "a fuzz target found something; see fuzz/artifacts."
         lines=("${lines[@]:2}")
     done
+}
+
+# Instruction counts do not depend on what else the machine does, so that a test may hold
+# them. UPDATE=1 keeps the counts of this run.
+check_counts() {
+    cargo_tool gungraun-runner "$GUNGRAUN_VERSION"
+    mkdir -p .cache
+    cargo bench --locked --package switchboard-counts --bench counts -- --output-format=json --parallel="$(nproc)" >.cache/counts.json ||
+        fail "instructions could not be counted."
+    node bench/counts.mjs .cache/counts.json ${UPDATE:+--update}
 }
 
 target_directory() {
@@ -387,6 +407,11 @@ oauth_setup() {
     step "npm packages of the conformance suites" npm_packages conformance
 }
 
+counts_setup() {
+    has node || fail "Node.js $NODE_MAJOR or later is missing."
+    has valgrind || step "valgrind" install_packages valgrind
+}
+
 conformance_setup() {
     step "tools for the outside suites" check_peer_tools
     step "npm packages of the conformance suites" npm_packages conformance
@@ -426,6 +451,8 @@ usage() {
   test     cargo test only        doc      documentation only
   deny     licences, sources, advisories
   fuzz     each fuzz target for FUZZ_SECONDS (20)
+  counts   the instructions of pure parts and whole calls, against those in crates/counts/counts.txt; a count that grows
+           by more than 3 % fails; UPDATE=1 keeps the counts of this run
   peers    other people's SDKs with our client and server, on both sides of the bridge and of the gateway:
            cells in which each two values meet; with --full every client with every server in every way
   conformance  the official suites against the built-in server, through the bridge, and with our client
@@ -455,6 +482,7 @@ case "${1:-all}" in
     doc) step "documentation" check_doc ;;
     deny) tools; step "licences, sources, advisories" check_deny ;;
     fuzz) tools; step "fuzzing" check_fuzz ;;
+    counts) tools; counts_setup; step "instruction counts" check_counts ;;
     peers) tools; peers_setup; step "outside suites" check_peers ${full[@]+"${full[@]}"} ;;
     conformance) tools; conformance_setup; step "conformance suites" check_conformance ;;
     oauth) tools; oauth_setup; step "OAuth flows" check_oauth ${full[@]+"${full[@]}"} ;;

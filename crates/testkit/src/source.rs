@@ -148,7 +148,7 @@ fn is_rust(path: &str) -> bool {
 fn is_test_path(path: &str) -> bool {
     path.contains("/tests/")
         || path.ends_with("/tests.rs")
-        || ["bench/", "crates/testkit/", "crates/torture/", "fuzz/", "peers/"]
+        || ["bench/", "crates/counts/", "crates/testkit/", "crates/torture/", "fuzz/", "peers/"]
             .iter()
             .any(|folder| path.starts_with(folder))
 }
