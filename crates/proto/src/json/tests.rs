@@ -131,13 +131,16 @@ fn members_and_elements_are_found_in_order() {
 #[test]
 fn every_special_byte_ends_a_plain_run_wherever_it_stands() {
     for special in (0..0x20).chain([b'"', b'\\']) {
-        for at in 0..20 {
-            let mut text = vec![b'x'; 20];
+        // Long texts are looked at in blocks.
+        for at in (0..20).chain(BLOCK - 1..3 * BLOCK + 20) {
+            let mut text = vec![b'x'; if at < 20 { 20 } else { 3 * BLOCK + 20 }];
             text[at] = special;
             assert_eq!(plain_run(&text), at, "byte {special:#x} at {at}");
         }
     }
     for plain in (0x20..=0xff).filter(|byte| !matches!(byte, b'"' | b'\\')) {
-        assert_eq!(plain_run(&[plain; 17]), 17, "byte {plain:#x}");
+        for length in [17, 3 * BLOCK + 17] {
+            assert_eq!(plain_run(&vec![plain; length]), length, "byte {plain:#x}");
+        }
     }
 }
