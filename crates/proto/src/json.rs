@@ -366,18 +366,19 @@ fn plain_run(text: &[u8]) -> usize {
     let is_special = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\');
     let is_plain =
         |block: &&[u8]| block.iter().fold(0, |any, &byte| any | u8::from(is_special(byte))) == 0;
-    let mut run = 0;
-    while let Some((word, _)) = text[run..].split_first_chunk() {
-        let found = special_bytes(u64::from_le_bytes(*word));
+    let (mut run, mut words) = (0, text.chunks_exact(8));
+    while let Some(word) = words.next() {
+        let found = special_bytes(u64::from_le_bytes(word.try_into().expect("chunks of eight")));
         if found != 0 {
             return run + found.trailing_zeros() as usize / 8;
         }
-        run += word.len();
+        run += 8;
         if run == BLOCK {
             run += text[run..].chunks_exact(BLOCK).take_while(is_plain).count() * BLOCK;
+            words = text[run..].chunks_exact(8);
         }
     }
-    let rest = &text[run..];
+    let rest = words.remainder();
     run + rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())
 }
 

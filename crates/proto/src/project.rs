@@ -140,7 +140,7 @@ pub fn modern(
         add.extend_from_slice(b"},");
     }
     let rest = result.trim_ascii_start().get(1..).unwrap_or_default();
-    if rest.trim_ascii_start() == b"}" {
+    if rest.trim_ascii() == b"}" {
         add.pop();
     }
     let whole = Bytes::from([b"{", add.as_slice(), rest].concat());

@@ -417,8 +417,10 @@ struct PeerState {
     answerer: Option<Waker>,
     /// Answers that are not over.
     answering: usize,
-    /// When the last one was over.
+    /// When the last one was over, or a part of it was written.
     silent_since: Option<Instant>,
+    /// Whether there is something to write that the socket does not take yet.
+    is_full: bool,
     speaks_http2: bool,
     cutter: Option<Waker>,
     /// The number of the client that is answered.
@@ -454,17 +456,18 @@ impl ClientPeer {
 
     /// Says that an answer is not over, until it is dropped. A client of HTTP/2 may be silent
     /// for as long as it answers pings.
-    fn answer(&self, version: Version) -> Answering {
+    fn answer(&self, version: Version) -> OpenAnswer {
         let mut state = lock(&self.0);
         state.answering += 1;
         state.speaks_http2 |= version > Version::HTTP_11;
-        Answering(self.clone())
+        OpenAnswer(self.clone())
     }
 
     /// Since when a request is expected; none if one is being answered.
     fn silent_since(&self) -> Option<Instant> {
         let state = lock(&self.0);
-        state.silent_since.filter(|_| state.answering == 0 && !state.speaks_http2)
+        let is_busy = state.answering > 0 || state.is_full || state.speaks_http2;
+        state.silent_since.filter(|_| !is_busy)
     }
 
     /// Says which client is answered by it from here on.
@@ -584,9 +587,9 @@ impl Drop for Awaited {
 }
 
 /// An answer that is not over.
-struct Answering(ClientPeer);
+struct OpenAnswer(ClientPeer);
 
-impl Answering {
+impl OpenAnswer {
     /// The body, until whose end no other request is to be expected.
     fn until_end_of<B: Body>(self, body: B) -> impl Body<Data = B::Data, Error = B::Error> {
         body.map_err(move |error| {
@@ -596,7 +599,7 @@ impl Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for OpenAnswer {
     fn drop(&mut self) {
         let mut state = lock(&self.0.0);
         state.answering -= 1;
@@ -652,8 +655,13 @@ impl PeerStream {
     }
 
     fn written<T>(&mut self, wrote: Poll<T>) -> Poll<T> {
-        if std::mem::replace(&mut self.is_full, wrote.is_pending()) && !self.is_full {
-            lock(&self.peer.0).wake_reader();
+        if std::mem::replace(&mut self.is_full, wrote.is_pending()) != self.is_full {
+            let mut state = lock(&self.peer.0);
+            state.is_full = self.is_full;
+            state.silent_since = Some(now());
+            if !self.is_full {
+                state.wake_reader();
+            }
         }
         wrote
     }

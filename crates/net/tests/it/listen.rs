@@ -49,6 +49,29 @@ async fn slow_heads_are_cut_however_they_begin() {
         peer.write_all(start.as_bytes()).await.unwrap();
         ended(&mut peer).await;
     }
+    for next in ["", "GET / HTTP/1.1\r\nHost: x\r\n"] {
+        let mut peer = connect(&server).await;
+        assert_ends(&ask(&mut peer).await, "hello");
+        peer.write_all(next.as_bytes()).await.unwrap();
+        ended(&mut peer).await;
+    }
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn slow_readers_are_not_cut_with_the_slow_heads() {
+    let options = ListenOptions { head_timeout: Duration::from_millis(50), ..Default::default() };
+    let server = start(options, |_| async { text("x".repeat(16 << 20)) }).await;
+    let mut slow = connect(&server).await;
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    slow.readable().await.unwrap();
+    // So long as others that say nothing are waited for, twice.
+    for _ in 0..2 {
+        ended(&mut connect(&server).await).await;
+    }
+    let mut all = Vec::new();
+    within(slow.read_to_end(&mut all)).await.unwrap();
+    assert!(all.len() > 16 << 20, "{} bytes", all.len());
     server.stopped().await;
 }
 

@@ -61,8 +61,9 @@ const HEAR_WAIT: Duration = Duration::from_millis(250);
 /// waits to hear of it.
 const SELDOM: Duration = Duration::from_secs(30);
 
-/// How often we look whether a client could still be told what the server says.
-const REST_AFTER: Duration = Duration::from_secs(30);
+/// How often we look whether a client could still be told what the server says: two looks
+/// without one, and we rest.
+const REST_AFTER: Duration = Duration::from_secs(15);
 
 /// One stream over all its connections.
 struct StreamState {
@@ -370,6 +371,12 @@ impl Upstream {
         match listening {
             ListenState::Lost => *lock(&endpoint.strain) = None,
             ListenState::Resting if self.can_pass_on() => {}
+            // A call ended the rest; this client was not told what it may have missed.
+            ListenState::Asking | ListenState::Listening
+                if self.can_tell() && endpoint.missed.swap(false, Ordering::Relaxed) =>
+            {
+                return self.step(ClientHalf::handle_gap).detach();
+            }
             _ => return,
         }
         self.listen(endpoint);
@@ -387,9 +394,13 @@ impl Upstream {
         !is_alone || clients.is_empty() || clients.iter().any(|client| client.hears())
     }
 
-    /// Waits until no client could be told what we hear.
+    /// Waits until no client could be told what we hear. A client between two streams of its
+    /// own is waited for.
     async fn until_unheard(&self) {
-        while self.stop.sleep(REST_AFTER).await && self.can_pass_on() {}
+        let mut looks = 0;
+        while looks < 2 && self.stop.sleep(REST_AFTER).await {
+            looks = if self.can_pass_on() { 0 } else { looks + 1 };
+        }
     }
 
     /// Whether a client would miss what the server says.
@@ -447,9 +458,12 @@ impl Upstream {
                     was_heard = true;
                     endpoint.was_heard.store(true, Ordering::Relaxed);
                     self.handle_hearing(true);
+                    if stream.last_event.is_some() {
+                        // The server says it now.
+                        endpoint.missed.store(false, Ordering::Relaxed);
+                    }
                     // A client without a stream would have missed it at the server, too.
-                    let missed = self.can_tell() && endpoint.missed.swap(false, Ordering::Relaxed);
-                    if missed && stream.last_event.is_none() {
+                    if self.can_tell() && endpoint.missed.swap(false, Ordering::Relaxed) {
                         self.step(ClientHalf::handle_gap).detach();
                     }
                     self.read(endpoint, (Lane::MAIN, None), stream, response).await;
