@@ -1,5 +1,6 @@
 //! Accounts of users who are gone: when they are deleted, and which ones stay.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderMap;
@@ -12,6 +13,7 @@ use switchboard_proto::auth::{Registration, Secret, TokenRecord, TokenSource};
 use super::*;
 use crate::account::Accounts;
 use crate::authenticator::Authenticator;
+use crate::config::{Config, Surroundings};
 use crate::fleet::{Fleet, FleetOptions};
 use crate::plan::Plan;
 use crate::policy::Access;
@@ -185,6 +187,30 @@ async fn accounts_at_a_server_that_is_gone_are_deleted_by_the_gateway_that_made_
     world.let_days_pass(1).await;
     world.let_days_pass(7).await;
     assert_eq!(world.users().await, ["bob"], "the user of another gateway");
+}
+
+#[tokio::test(start_paused = true)]
+async fn accounts_at_a_server_that_is_switched_off_stay() {
+    // wire: OU-9
+    let world = LeavingUsers::new(&[], &["ada"]).await;
+    world.connector.set_base(Some("https://gw.example".to_owned()));
+    let redirect_uris = vec!["https://gw.example/oauth/callback".to_owned()];
+    let client = Registration { redirect_uris, ..Registration::default() };
+    keep(&world.store, &account("ada"), TokenSource { client, ..TokenSource::default() }).await;
+    let text = r#"{"servers": {"it": {"url": "http://127.0.0.1:9/mcp", "oauth": true, "enabled": false}},
+                   "switchboard": {"keys": {"ada": {"key": "0123456789abcdef"}}}}"#;
+    let config = Config::parse(Path::new("m.json"), text, &Surroundings::default());
+    let (mut off, _) = Plan::build(&[config.expect("a file")]);
+    off.assign_accounts();
+    world.fleet.change(&off).unwrap();
+    assert!(world.fleet.names().is_empty());
+    world.let_days_pass(1).await;
+    world.let_days_pass(8).await;
+    assert_eq!((world.users().await.len(), world.marks().await), (1, 0));
+    // Gone from the file, it is gone.
+    world.fleet.change(&Plan::default()).unwrap();
+    world.let_days_pass(1).await;
+    assert_eq!(world.marks().await, 1);
 }
 
 #[tokio::test(start_paused = true)]
