@@ -190,6 +190,20 @@ async fn accounts_at_a_server_that_is_gone_are_deleted_by_the_gateway_that_made_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_gateway_without_a_public_url_leaves_accounts_at_other_servers_alone() {
+    // wire: OU-9
+    let world = LeavingUsers::new(&[], &["ada"]).await;
+    // So is every gateway found on its own machine.
+    world.connector.set_base(Some("http://127.0.0.1:3001".to_owned()));
+    let redirect_uris = vec!["http://127.0.0.1:3001/oauth/callback".to_owned()];
+    let client = Registration { redirect_uris, ..Registration::default() };
+    let elsewhere = Account { server: "http://127.0.0.1:9/other".to_owned(), ..account("bob") };
+    keep(&world.store, &elsewhere, TokenSource { client, ..TokenSource::default() }).await;
+    world.connector.forget_gone().await.unwrap();
+    assert_eq!(world.marks().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn accounts_at_a_server_that_is_switched_off_stay() {
     // wire: OU-9
     let world = LeavingUsers::new(&[], &["ada"]).await;
