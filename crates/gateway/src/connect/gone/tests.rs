@@ -184,7 +184,9 @@ async fn accounts_at_a_server_that_is_gone_are_deleted_by_the_gateway_that_made_
     assert_eq!((left.len(), world.marks().await), (2, 0), "{left:?}");
     // The last server goes.
     world.fleet.change(&Plan::default()).unwrap();
-    world.let_days_pass(1).await;
+    world.connector.set_base(Some("https://gw.example".to_owned()));
+    world.settle().await;
+    assert_eq!(world.marks().await, 1, "it is looked at once");
     world.let_days_pass(7).await;
     assert_eq!(world.users().await, ["bob"], "the user of another gateway");
 }
