@@ -87,6 +87,8 @@ pub struct UserConnector {
     client_key: OnceCell<Secret>,
     /// Whether users had accounts to look at.
     has_looked: AtomicBool,
+    /// Users or servers may be others.
+    changed: Arc<Notify>,
     /// Deletes the accounts of users who are gone.
     watching: OnceLock<(Hearing, OwnedTask)>,
     this: Weak<Self>,
@@ -161,6 +163,7 @@ impl UserConnector {
             secret,
             client_key: OnceCell::new(),
             has_looked: AtomicBool::new(false),
+            changed: Arc::default(),
             watching: OnceLock::new(),
             this: Weak::clone(this),
         })
@@ -171,9 +174,11 @@ impl UserConnector {
         &self.accounts
     }
 
-    /// People find us there from here on: a URL without a slash at its end.
+    /// People find us there from here on: a URL without a slash at its end. Called after each
+    /// change of the plan, too: accounts of those who are gone are looked for.
     pub fn set_base(&self, url: Option<String>) {
         *write(&self.base) = url;
+        self.changed.notify_one();
     }
 
     pub(crate) fn serve(&self, fleet: &Arc<Fleet>, authenticator: &Arc<Authenticator>) {
@@ -182,7 +187,7 @@ impl UserConnector {
         let users = Arc::downgrade(authenticator);
         self.accounts.subjects.set(move |name| users.upgrade()?.subject_token(name));
         self.watching.get_or_init(|| {
-            let changed = Arc::new(Notify::new());
+            let changed = Arc::clone(&self.changed);
             let task = gone::watch_gone(Weak::clone(&self.this), Arc::clone(&changed));
             (authenticator.on_replace(move || changed.notify_one()), OwnedTask::spawn(task))
         });

@@ -60,6 +60,8 @@ pub struct Fleet {
     reach: ServerReach,
     /// As they are; replaced as a whole.
     running_servers: RwLock<Arc<RunningServers>>,
+    /// Those that are switched off.
+    pub(crate) disabled: RwLock<Vec<Arc<ServerPlan>>>,
     leaving: Leaving,
     /// Of all clients, whichever way they come.
     pub(crate) tasks: GatewayTasks,
@@ -130,6 +132,7 @@ impl Fleet {
             options,
             reach: Box::new(server),
             running_servers: RwLock::default(),
+            disabled: RwLock::default(),
             leaving: Leaving::default(),
             tasks: GatewayTasks::default(),
             search: RwLock::default(),
@@ -302,6 +305,7 @@ impl Fleet {
             next.insert(name, running);
         }
         *write(&self.search) = plan.search;
+        *write(&self.disabled) = plan.disabled.iter().cloned().map(Arc::new).collect();
         let knows_people = next.values().any(|running| running.plan.knows_people());
         self.knows_people.store(knows_people, Ordering::Release);
         let next = Arc::new(next);

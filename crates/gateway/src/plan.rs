@@ -35,6 +35,8 @@ mod server;
 pub struct Plan {
     /// The servers that are wanted, by name.
     pub servers: BTreeMap<String, ServerPlan>,
+    /// Servers that are switched off: users keep their accounts there.
+    pub disabled: Vec<ServerPlan>,
     /// Sets of servers under a name of their own. Every member is a key of
     /// `servers`, and is there once.
     pub groups: BTreeMap<String, Vec<String>>,
@@ -63,11 +65,13 @@ impl Plan {
         let mut problems: Vec<_> = files.iter().flat_map(|file| file.problems.clone()).collect();
         let gateways: Vec<_> = files.iter().map(|file| &file.gateway).collect();
         let defaults: Vec<_> = gateways.iter().map(|gateway| &gateway.defaults).collect();
-        let wanted = || files.iter().flat_map(|file| &file.servers).filter(|entry| entry.enabled);
+        let entries = files.iter().flat_map(|file| &file.servers);
+        let (wanted, disabled): (Vec<_>, Vec<_>) = entries.partition(|entry| entry.enabled);
+        plan.disabled = disabled.iter().map(|entry| entry.with_defaults(&defaults)).collect();
         let has_users =
             gateways.iter().any(|gateway| !gateway.keys.is_empty() || gateway.oauth.is_some());
         let mut seen = BTreeSet::new();
-        for entry in wanted().filter(|entry| seen.insert(&entry.plan.name)) {
+        for entry in wanted.into_iter().filter(|entry| seen.insert(&entry.plan.name)) {
             if let Some(problem) = wrong_account(entry).filter(|_| has_users) {
                 problems.push(problem);
                 continue;
@@ -109,7 +113,7 @@ impl Plan {
     /// own if there are users and the file wants a sign-in (OU-1).
     pub(crate) fn assign_accounts(&mut self) {
         let has_users = !self.access.principals.is_empty() || self.access.tokens.is_some();
-        for server in self.servers.values_mut() {
+        for server in self.servers.values_mut().chain(&mut self.disabled) {
             let oauth = &mut server.oauth;
             let is_shared = oauth.account == Some(AccountScope::Shared);
             let sign_in = PersonSignIn::of(&oauth.settings.grant);

@@ -86,20 +86,22 @@ impl UserConnector {
 
     /// Whether the user of an account came back to a page of ours at the sign-in.
     async fn is_own(&self, account: &Account) -> bool {
-        let Some(base) = read(&self.base).clone() else { return false };
+        // Every gateway without a public URL has the same base.
+        let Some(base) = self.document_base() else { return false };
         let Ok(Some(kept)) = account.tokens(&*self.accounts.store).await else { return false };
         let page = format!("{base}{CALLBACK_PATH}");
         kept.source.client.redirect_uris.contains(&page)
     }
 
-    /// The servers that users have accounts at, by the names of the records without a user.
+    /// The servers that users have accounts at, also those that are switched off, by the names of the records without a user.
     pub(super) fn servers_with_accounts(&self) -> HashMap<String, Arc<ServerPlan>> {
-        let fleet = self.fleet.get().and_then(Weak::upgrade);
-        let running = fleet.map(|fleet| fleet.running_servers());
-        let plans = running.iter().flat_map(|it| it.values()).map(|it| &it.plan);
-        let named = plans.filter(|plan| plan.has_accounts()).filter_map(|plan| {
+        let Some(fleet) = self.fleet.get().and_then(Weak::upgrade) else { return HashMap::new() };
+        let mut plans = read(&fleet.disabled).clone();
+        plans.extend(fleet.running_servers().values().map(|it| Arc::clone(&it.plan)));
+        let with_accounts = plans.into_iter().filter(|plan| plan.has_accounts());
+        let named = with_accounts.filter_map(|plan| {
             let account = account_of(&plan.target, &plan.oauth, None)?;
-            Some((account.record(RecordKind::Tokens).name, Arc::clone(plan)))
+            Some((account.record(RecordKind::Tokens).name, plan))
         });
         named.collect()
     }

@@ -386,6 +386,7 @@ impl Flow {
                 issuer,
                 client_id,
                 client_secret,
+                private_key: settings.private_key.clone(),
                 auth_method,
                 ..Registration::default()
             };

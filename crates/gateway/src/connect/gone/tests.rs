@@ -1,5 +1,6 @@
 //! Accounts of users who are gone: when they are deleted, and which ones stay.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderMap;
@@ -12,6 +13,7 @@ use switchboard_proto::auth::{Registration, Secret, TokenRecord, TokenSource};
 use super::*;
 use crate::account::Accounts;
 use crate::authenticator::Authenticator;
+use crate::config::{Config, Surroundings};
 use crate::fleet::{Fleet, FleetOptions};
 use crate::plan::Plan;
 use crate::policy::Access;
@@ -182,9 +184,49 @@ async fn accounts_at_a_server_that_is_gone_are_deleted_by_the_gateway_that_made_
     assert_eq!((left.len(), world.marks().await), (2, 0), "{left:?}");
     // The last server goes.
     world.fleet.change(&Plan::default()).unwrap();
-    world.let_days_pass(1).await;
+    world.connector.set_base(Some("https://gw.example".to_owned()));
+    world.settle().await;
+    assert_eq!(world.marks().await, 1, "it is looked at once");
     world.let_days_pass(7).await;
     assert_eq!(world.users().await, ["bob"], "the user of another gateway");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_without_a_public_url_leaves_accounts_at_other_servers_alone() {
+    // wire: OU-9
+    let world = LeavingUsers::new(&[], &["ada"]).await;
+    // So is every gateway found on its own machine.
+    world.connector.set_base(Some("http://127.0.0.1:3001".to_owned()));
+    let redirect_uris = vec!["http://127.0.0.1:3001/oauth/callback".to_owned()];
+    let client = Registration { redirect_uris, ..Registration::default() };
+    let elsewhere = Account { server: "http://127.0.0.1:9/other".to_owned(), ..account("bob") };
+    keep(&world.store, &elsewhere, TokenSource { client, ..TokenSource::default() }).await;
+    world.connector.forget_gone().await.unwrap();
+    assert_eq!(world.marks().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn accounts_at_a_server_that_is_switched_off_stay() {
+    // wire: OU-9
+    let world = LeavingUsers::new(&[], &["ada"]).await;
+    world.connector.set_base(Some("https://gw.example".to_owned()));
+    let redirect_uris = vec!["https://gw.example/oauth/callback".to_owned()];
+    let client = Registration { redirect_uris, ..Registration::default() };
+    keep(&world.store, &account("ada"), TokenSource { client, ..TokenSource::default() }).await;
+    let text = r#"{"servers": {"it": {"url": "http://127.0.0.1:9/mcp", "oauth": true, "enabled": false}},
+                   "switchboard": {"keys": {"ada": {"key": "0123456789abcdef"}}}}"#;
+    let config = Config::parse(Path::new("m.json"), text, &Surroundings::default());
+    let (mut off, _) = Plan::build(&[config.expect("a file")]);
+    off.assign_accounts();
+    world.fleet.change(&off).unwrap();
+    assert!(world.fleet.names().is_empty());
+    world.let_days_pass(1).await;
+    world.let_days_pass(8).await;
+    assert_eq!((world.users().await.len(), world.marks().await), (1, 0));
+    // Gone from the file, it is gone.
+    world.fleet.change(&Plan::default()).unwrap();
+    world.let_days_pass(1).await;
+    assert_eq!(world.marks().await, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -104,14 +104,16 @@ fn a_person_may_say_yes_on_another_machine() {
 
 #[test]
 fn machines_and_companies_sign_in_without_a_page() {
-    // wire: OX-1, OX-2, OX-4, AUTH-21
+    // wire: OX-1, OX-2, OX-4, OU-9, AUTH-21
     let mut world = World::new();
     world.settings.grant = GrantType::ClientCredentials;
     assert!(world.sign_in().unwrap_err().to_string().contains("oauth.clientId"));
     world.settings.client_id = Some("me".to_owned());
     world.settings.private_key = Some(Secret::new("pem"));
     world.settings.scopes = Some(vec!["s".to_owned()]);
-    world.sign_in().unwrap();
+    let record = world.sign_in().unwrap();
+    // The tokens can be revoked when the file has the server no more.
+    assert!(record.source.client.private_key.is_some());
     let sent = world.token_requests()[0].clone();
     let pairs = query_pairs(sent.split_once("POST ").unwrap().1);
     let value =
