@@ -77,6 +77,9 @@ fn failed(error: &dyn std::error::Error) -> Response<Full<Bytes>> {
     answer
 }
 
+/// What a pipe holds: one read empties it.
+const PIPE_BYTES: usize = 64 * 1024;
+
 /// The calls that wait for a line of the child.
 type Waiting = std::sync::Mutex<HashMap<u64, (Box<str>, oneshot::Sender<String>)>>;
 
@@ -111,7 +114,7 @@ pub async fn bridge(command: Vec<String>) -> Result<(), Failure> {
 }
 
 async fn read(stdout: ChildStdout, pipe: Arc<Pipe>) {
-    let mut lines = BufReader::new(stdout);
+    let mut lines = BufReader::with_capacity(PIPE_BYTES, stdout);
     let mut line = String::new();
     while lines.read_line(&mut line).await.is_ok_and(|length| length > 0) {
         pipe.hand_out(&line);

@@ -34,6 +34,21 @@ pub struct Manner {
     pub key: Option<&'static str>,
     /// The tools that calls name, in turn.
     pub tools: Arc<[String]>,
+    /// How many tools the whole list has.
+    pub listed: usize,
+}
+
+/// How long a server may take for one step of a client, or longer than the window of a sample.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Gives up on a server that does not get `what` done in time.
+pub async fn within<T>(
+    limit: Duration,
+    what: &str,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let ended = tokio::time::timeout(limit, work).await;
+    ended.map_err(|_| format!("{what}: no end after {:.1} s", limit.as_secs_f64()))?
 }
 
 /// A client of one server: legacy ones share one session among their connections.
@@ -57,7 +72,8 @@ impl Caller {
         let next = Arc::new(AtomicU64::new(1));
         let mut caller = Self { uri, host, manner: manner.clone(), session: None, next };
         if manner.era == Era::Legacy {
-            caller = caller.greet(&mut caller.connect().await?).await?;
+            let greeted = async { caller.greet(&mut caller.connect().await?).await };
+            caller = within(PATIENCE, "a greeting", greeted).await?;
         }
         Ok(caller)
     }
@@ -157,24 +173,29 @@ impl Caller {
 
     async fn list(&self, connection: &mut Connection) -> Result<(), Failure> {
         const CURSOR: &str = r#""nextCursor":""#;
-        let mut cursor = None;
-        loop {
+        let (mut cursor, mut listed) = (None, 0);
+        // Each page has a tool at least.
+        for _ in 0..self.manner.listed {
             let id = self.next.fetch_add(1, Ordering::Relaxed);
             let message = wire::list(self.manner.era, id, cursor.as_deref());
             connection.ready().await?;
             let body = connection.send_request(self.post("tools/list", None, message)?).await?;
             let body = read(body).await?;
             let text = std::str::from_utf8(&body)?;
-            if !wire::has_id(&body, id) || !text.contains(r#""inputSchema""#) {
+            let tools = text.matches(r#""inputSchema""#).count();
+            if !wire::has_id(&body, id) || tools == 0 {
                 return Err(wrong(&body));
             }
+            listed += tools;
             let found =
                 text.rfind(CURSOR).and_then(|at| text[at + CURSOR.len()..].split('"').next());
             match found {
                 Some(found) => cursor = Some(found.to_owned()),
-                None => return Ok(()),
+                None if listed == self.manner.listed => return Ok(()),
+                None => break,
             }
         }
+        Err(format!("a list of {listed} tools, not {}", self.manner.listed).into())
     }
 
     /// Opens the stream on which a legacy server speaks unasked; it stays open while the answer lives.
@@ -196,8 +217,20 @@ impl Caller {
         Ok(())
     }
 
+    /// One value of the server's metrics, which `key` may read.
+    pub async fn metric(&self, key: &str, name: &str) -> Result<f64, Failure> {
+        let request = Request::get("/metrics").header("host", &self.host).header("x-api-key", key);
+        let body = read(self.connect().await?.send_request(request.body(Full::default())?).await?);
+        let body = body.await?;
+        let line = std::str::from_utf8(&body)?
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(line.ok_or_else(|| format!("no {name} at /metrics"))?.parse()?)
+    }
+
     /// Sends calls of `bytes` without reading an answer, until the server takes no more; the
-    /// connection that nobody reads from.
+    /// connection that nobody reads from. A server that takes all of `most` calls is an error:
+    /// nothing waits for the client then.
     pub async fn never_read(&self, bytes: usize, most: u64) -> Result<TcpStream, Failure> {
         use tokio::io::AsyncWriteExt as _;
         let mut socket = TcpStream::connect(&self.host).await?;
@@ -216,10 +249,10 @@ impl Caller {
                 tokio::time::timeout(Duration::from_millis(200), socket.write_all(raw.as_bytes()));
             match written.await {
                 Ok(written) => written?,
-                Err(_) => break,
+                Err(_) => return Ok(socket),
             }
         }
-        Ok(socket)
+        Err(format!("{most} calls were sent, and none had to wait").into())
     }
 
     /// A new connection to the server.

@@ -23,6 +23,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// The allocator of the `switchboard` binary, so that bare programs, rmcp and the library have it too.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Any failure ends the benchmark: a wrong answer has no cost worth knowing.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

@@ -26,6 +26,19 @@ pub fn user_cpu(pid: u32) -> Result<Duration, Failure> {
     Ok(Duration::from_millis(10 * ticks))
 }
 
+/// The processes that `pid` has started, and those that these have.
+pub fn descendants(pid: u32) -> Result<Vec<u32>, Failure> {
+    let mut found = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        for child in fs::read_to_string(task?.path().join("children"))?.split_whitespace() {
+            let child = child.parse()?;
+            found.push(child);
+            found.extend(descendants(child)?);
+        }
+    }
+    Ok(found)
+}
+
 /// Memory of `pid` that is in RAM, in KiB.
 pub fn memory(pid: u32) -> Result<f64, Failure> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;

@@ -32,6 +32,8 @@ pub fn pin(core: usize) -> Result<(), Failure> {
 pub struct Process {
     child: Child,
     pub url: String,
+    /// The server behind it, unless the process has started that itself.
+    pub shared_back: Option<u32>,
 }
 
 impl Process {
@@ -50,7 +52,10 @@ impl Process {
         pin(core)?;
         let started = command.spawn();
         pin(OTHERS)?;
-        let mut child = started.map_err(|error| format!("{program}: {error}"))?;
+        let child = started.map_err(|error| format!("{program}: {error}"))?;
+        // From here on its whole group ends with it.
+        let mut process = Self { child, url: String::new(), shared_back: None };
+        let child = &mut process.child;
         let (said, mut lines) = mpsc::channel(64);
         if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
             tokio::spawn(drain(stdout, said.clone()));
@@ -60,8 +65,9 @@ impl Process {
             Some(port) => timeout(STARTING, open(port)).await,
             None => timeout(STARTING, announced(&mut lines)).await,
         };
-        let url = url.ok().flatten().ok_or_else(|| format!("{words:?} did not start to serve"))?;
-        Ok(Self { child, url })
+        process.url =
+            url.ok().flatten().ok_or_else(|| format!("{words:?} did not start to serve"))?;
+        Ok(process)
     }
 
     /// The id that `/proc` knows it by.

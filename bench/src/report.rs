@@ -52,6 +52,14 @@ pub fn write(
         if !readings.is_empty() {
             writeln!(page.text, "\n## {title}")?;
             road_tables(&mut page, results, &readings, file)?;
+            if road == Road::Http {
+                for (name, dropped) in &results.dropped_spans {
+                    writeln!(
+                        page.text,
+                        "\nSpans that \"{name}\" dropped instead of sending: {dropped}."
+                    )?;
+                }
+            }
         }
     }
     sections(&mut page, results)?;
@@ -113,25 +121,29 @@ fn said(program: &str, arguments: &[&str]) -> String {
 
 fn bar_table(text: &mut String, results: &Results) -> Result<(), Failure> {
     let all = bars::all(results);
-    let judged: Vec<_> =
-        all.iter().filter_map(|bar| Some((bar, bar.measured?, bar.is_met()?))).collect();
-    if judged.is_empty() {
+    let with = |verdict| all.iter().filter(|bar| bar.is_met() == verdict).count();
+    let (met, missed, unmeasured) = (with(Some(true)), with(Some(false)), with(None));
+    if unmeasured == all.len() {
         return Ok(());
     }
-    let met = judged.iter().filter(|(.., is_met)| *is_met).count();
-    writeln!(text, "\n## What must be reached\n\n{met} of {} are met.\n", judged.len())?;
+    writeln!(
+        text,
+        "\n## What must be reached\n\nOf {} bars {met} are met, {missed} missed, {unmeasured} not measured.\n",
+        all.len()
+    )?;
     writeln!(text, "| what | bar | measured | |\n|---|---|---|---|")?;
-    for (bar, measured, is_met) in judged {
+    for bar in &all {
         let (sign, limit, unit) = match bar.limit {
             Limit::AtMost(limit, unit) => ("at most", limit, unit),
             Limit::AtLeast(limit, unit) => ("at least", limit, unit),
         };
-        let verdict = if is_met { "met" } else { "**missed**" };
-        writeln!(
-            text,
-            "| {} | {sign} {limit} {unit} | {measured:.2} {unit} | {verdict} |",
-            bar.what
-        )?;
+        let measured = bar.measured.map_or_else(String::new, |value| format!("{value:.2} {unit}"));
+        let verdict = match bar.is_met() {
+            Some(true) => "met",
+            Some(false) => "**missed**",
+            None => "not measured",
+        };
+        writeln!(text, "| {} | {sign} {limit} {unit} | {measured} | {verdict} |", bar.what)?;
     }
     Ok(())
 }
@@ -161,26 +173,30 @@ fn road_tables(
         write!(
             text,
             "\n### {title}\n\n\
-             | what | CPU us | lowest - highest | x bare | user | system | p50 us | p99 us | requests/s | MiB | files | CPU us of the load |\n\
-             |---|---|---|---|---|---|---|---|---|---|---|---|\n"
+             | what | CPU us | lowest - highest | x bare | user | system | p50 us | p99 us | requests/s | MiB | files | load: CPU us | user | system | server behind: CPU us |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
         )?;
         for reading in rows {
-            let Reading { cost, user, p50, p99, rate, load, .. } = reading;
+            let Reading { cost, split, p50, p99, rate, load, load_split, .. } = reading;
             writeln!(
                 text,
-                "| {} | {:.1} | {:.1} - {:.1} | {} | {user:.1} | {:.1} | {:.0} | {:.0} | {:.0} | {:.1} | {} | {:.1} |",
+                "| {} | {:.1} | {:.1} - {:.1} | {} | {:.1} | {:.1} | {:.0} | {:.0} | {:.0} | {:.1} | {} | {:.1} | {:.1} | {:.1} | {} |",
                 reading.target.name,
                 cost.median,
                 cost.low,
                 cost.high,
                 ratio(reading),
-                (cost.median - user).max(0.0),
+                split.0,
+                split.1,
                 p50.median,
                 p99.median,
                 rate.median,
                 reading.memory / 1024.0,
                 reading.descriptors,
                 load.median,
+                load_split.0,
+                load_split.1,
+                back(reading),
             )?;
         }
     }
@@ -197,6 +213,11 @@ fn road_tables(
     sizes_plot(page, results, readings, file)
 }
 
+/// CPU of the server behind a proxy; a server has none.
+fn back(reading: &Reading) -> String {
+    reading.back.map_or_else(String::new, |back| format!("{:.1}", back.median))
+}
+
 fn row(reading: &Reading, value: f64) -> Row {
     Row { name: reading.target.name.to_owned(), kind: reading.target.kind, values: vec![value] }
 }
@@ -211,8 +232,8 @@ fn matrix(text: &mut String, results: &Results, readings: &[&Reading]) -> Result
     write!(
         text,
         "\n### Other sizes and numbers of connections\n\n\
-         | what | bytes, connections | CPU us | lowest - highest | x bare | p50 us | p99 us | requests/s | CPU us of the load |\n\
-         |---|---|---|---|---|---|---|---|---|\n"
+         | what | bytes, connections | CPU us | lowest - highest | x bare | p50 us | p99 us | requests/s | load: CPU us | server behind: CPU us |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n"
     )?;
     for reading in rows {
         let Spread { median, low, high } = reading.cost;
@@ -220,7 +241,7 @@ fn matrix(text: &mut String, results: &Results, readings: &[&Reading]) -> Result
             results.yardstick(reading).map(|bare| format!("{:.2}", median / bare.cost.median));
         writeln!(
             text,
-            "| {} | {} | {median:.1} | {low:.1} - {high:.1} | {} | {:.0} | {:.0} | {:.0} | {:.1} |",
+            "| {} | {} | {median:.1} | {low:.1} - {high:.1} | {} | {:.0} | {:.0} | {:.0} | {:.1} | {} |",
             reading.target.name,
             reading.case,
             ratio.unwrap_or_default(),
@@ -228,6 +249,7 @@ fn matrix(text: &mut String, results: &Results, readings: &[&Reading]) -> Result
             reading.p99.median,
             reading.rate.median,
             reading.load.median,
+            back(reading),
         )?;
     }
     Ok(())

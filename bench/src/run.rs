@@ -8,14 +8,17 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Failure;
-use crate::load::{Caller, Work};
-use crate::measure::{Spread, cpu, descriptors, memory, percentile, raise_descriptors, user_cpu};
+use crate::load::{Caller, PATIENCE, Work, within};
+use crate::measure::{
+    Spread, cpu, descendants, descriptors, memory, percentile, raise_descriptors, user_cpu,
+};
 use crate::process::Process;
 use crate::report;
 use crate::sections::{self, Idle, Reader, Soaked, Started, Update};
-use crate::target::{self, Case, Kind, Road, SMALL, Starter, Target};
+use crate::target::{self, Case, Kind, Program, ROOT_KEY, Road, SMALL, Starter, Target};
 
 /// Parts of a run that are no table of calls.
 const SECTIONS: [&str; 4] = ["start", "idle", "update", "reader"];
@@ -52,8 +55,8 @@ pub struct Options {
     /// Load a gateway for so many minutes (10 if none are given), too
     #[arg(long, num_args = 0..=1, default_missing_value = "10")]
     soak: Option<u64>,
-    /// Write the page here, its plots into the folder beside it; stdout without it
-    #[arg(long)]
+    /// Write the page of a whole run here, its plots into the folder beside it; stdout without it
+    #[arg(long, conflicts_with_all = ["only", "sizes", "connections"])]
     report: Option<PathBuf>,
     /// What to put at the end of the page
     #[arg(long)]
@@ -76,17 +79,22 @@ pub struct Results {
     pub updates: Vec<Update>,
     pub readers: Vec<Reader>,
     pub soaked: Vec<Soaked>,
+    /// Spans that gateways with traces did not send, by target.
+    pub dropped_spans: Vec<(&'static str, f64)>,
 }
 
 /// What one target has shown in one case.
 pub struct Reading {
     pub target: Target,
     pub case: Case,
-    /// CPU of the target, and of the load, in microseconds a request.
+    /// CPU of the target, of the load, and of the server behind the target, in microseconds a
+    /// request.
     pub cost: Spread,
     pub load: Spread,
-    /// The part of it that the target spends in user space.
-    pub user: f64,
+    pub back: Option<Spread>,
+    /// Mean of the target over all rounds, in user space and in the kernel, and of the load.
+    pub split: (f64, f64),
+    pub load_split: (f64, f64),
     pub p50: Spread,
     pub p99: Spread,
     /// Requests a second.
@@ -96,7 +104,17 @@ pub struct Reading {
     pub descriptors: usize,
 }
 
+/// Measures, unless a signal ends it: whatever runs then ends with the future that holds it.
 pub async fn run(options: Options) -> Result<(), Failure> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    tokio::select! {
+        ended = measure(options) => ended,
+        _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+        _ = terminated.recv() => Err("terminated".into()),
+    }
+}
+
+async fn measure(options: Options) -> Result<(), Failure> {
     let plan = Plan {
         rounds: options.rounds.unwrap_or(if options.quick { 3 } else { 5 }),
         window: Duration::from_millis(options.window.unwrap_or(if options.quick {
@@ -116,7 +134,7 @@ pub async fn run(options: Options) -> Result<(), Failure> {
     let mut results = Results::default();
     for road in [Road::Server, Road::Stdio, Road::Http] {
         let targets = options.select(road, &starter);
-        results.readings.extend(measure_road(&mut starter, targets, &plan).await?);
+        measure_road(&mut starter, targets, &plan, &mut results).await?;
     }
     if options.wants("start") {
         results.started = sections::start(&mut starter, &plan).await?;
@@ -213,7 +231,8 @@ async fn measure_road(
     starter: &mut Starter,
     targets: Vec<(Target, Vec<Case>)>,
     plan: &Plan,
-) -> Result<Vec<Reading>, Failure> {
+    results: &mut Results,
+) -> Result<(), Failure> {
     let mut all = Vec::new();
     for (target, cases) in targets {
         eprintln!("starting {} ({:?})", target.name, target.road);
@@ -246,26 +265,59 @@ async fn measure_road(
             }
         }
     }
-    let mut readings = Vec::new();
-    for Running { target, cases, .. } in all {
+    for Running { target, cases, caller, .. } in all {
+        if matches!(target.program, Program::Gateway { guarded: true, .. }) {
+            let asked = caller.metric(ROOT_KEY, "switchboard_dropped_spans_total");
+            results.dropped_spans.push((target.name, within(PATIENCE, target.name, asked).await?));
+        }
         for (case, samples) in cases {
-            readings.push(Reading::new(target.clone(), case, &samples)?);
+            results.readings.push(Reading::new(target.clone(), case, &samples)?);
         }
     }
-    Ok(readings)
+    Ok(())
 }
 
 /// What one window has shown.
 pub struct Sample {
     pub cost: f64,
     load: f64,
-    user: Duration,
+    back: Option<f64>,
+    spent: Spent,
+    load_spent: Spent,
     p50: f64,
     pub p99: f64,
     pub rate: f64,
     pub requests: u64,
     pub memory: f64,
     pub descriptors: usize,
+}
+
+/// CPU time of a process: all of it, and the part in user space.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    all: Duration,
+    user: Duration,
+}
+
+impl Spent {
+    fn read(pid: u32) -> Result<Self, Failure> {
+        Ok(Self { all: cpu(pid)?, user: user_cpu(pid)? })
+    }
+
+    /// What `pid` has spent since.
+    fn since(self, pid: u32) -> Result<Self, Failure> {
+        let now = Self::read(pid)?;
+        let (all, user) = (now.all.saturating_sub(self.all), now.user.saturating_sub(self.user));
+        Ok(Self { all, user })
+    }
+
+    /// Microseconds a request in user space and in the kernel, over all rounds.
+    fn split(parts: impl Iterator<Item = Self> + Clone, requests: u64) -> (f64, f64) {
+        let all = each(parts.clone().map(|part| part.all).sum(), requests);
+        // The clock of the user time is coarse.
+        let user = each(parts.map(|part| part.user).sum(), requests).min(all);
+        (user, all - user)
+    }
 }
 
 /// Loads a process for one window.
@@ -275,17 +327,33 @@ pub async fn sample(
     case: Case,
     window: Duration,
 ) -> Result<Sample, Failure> {
+    within(window + PATIENCE, "a sample", take_sample(process, caller, case, window)).await
+}
+
+async fn take_sample(
+    process: &Process,
+    caller: &Caller,
+    case: Case,
+    window: Duration,
+) -> Result<Sample, Failure> {
     let (pid, load) = (process.pid()?, std::process::id());
     let connections = caller.connections(case.connections).await?;
-    let (before, load_before, user_before) = (cpu(pid)?, cpu(load)?, user_cpu(pid)?);
+    let backs = process.shared_back.map_or_else(|| descendants(pid), |back| Ok(vec![back]))?;
+    let cpu_of_backs = || backs.iter().map(|&back| cpu(back)).sum::<Result<Duration, _>>();
+    let (before, load_before) = (Spent::read(pid)?, Spent::read(load)?);
+    let backs_before = cpu_of_backs()?;
     let begun = Instant::now();
     let mut times = caller.work_for(case.work, window, connections).await?;
     let took = begun.elapsed().as_secs_f64();
     let requests = times.len() as u64;
+    let (spent, load_spent) = (before.since(pid)?, load_before.since(load)?);
+    let back = each(cpu_of_backs()?.saturating_sub(backs_before), requests);
     Ok(Sample {
-        cost: each(cpu(pid)?.saturating_sub(before), requests),
-        load: each(cpu(load)?.saturating_sub(load_before), requests),
-        user: user_cpu(pid)?.saturating_sub(user_before),
+        cost: each(spent.all, requests),
+        load: each(load_spent.all, requests),
+        back: (!backs.is_empty()).then_some(back),
+        spent,
+        load_spent,
         p50: percentile(&mut times, 0.5),
         p99: percentile(&mut times, 0.99),
         rate: count(requests) / took,
@@ -300,12 +368,15 @@ impl Reading {
         let spread = |value: fn(&Sample) -> f64| Spread::new(samples.iter().map(value).collect());
         let last = samples.last().ok_or("no rounds")?;
         let requests = samples.iter().map(|sample| sample.requests).sum();
+        let backs: Option<Vec<_>> = samples.iter().map(|sample| sample.back).collect();
         Ok(Self {
             target,
             case,
             cost: spread(|sample| sample.cost)?,
             load: spread(|sample| sample.load)?,
-            user: each(samples.iter().map(|sample| sample.user).sum(), requests),
+            back: backs.map(Spread::new).transpose()?,
+            split: Spent::split(samples.iter().map(|sample| sample.spent), requests),
+            load_split: Spent::split(samples.iter().map(|sample| sample.load_spent), requests),
             p50: spread(|sample| sample.p50)?,
             p99: spread(|sample| sample.p99)?,
             rate: spread(|sample| sample.rate)?,

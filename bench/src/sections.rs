@@ -1,13 +1,15 @@
 //! The parts of a run that are no table of calls: starting, idle sessions, updates, a client that
 //! does not read, and hours of load.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt as _;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::Failure;
-use crate::load::Caller;
+use crate::load::{Caller, PATIENCE, within};
 use crate::measure::{Spread, cpu, descriptors, memory};
 use crate::process::Process;
 use crate::run::{Plan, each, sample};
@@ -53,8 +55,8 @@ pub async fn start(starter: &mut Starter, plan: &Plan) -> Result<Vec<Started>, F
             let begun = Instant::now();
             let process = starter.start(program).await?;
             let caller = Caller::new(&process.url, &program.manner(era)).await?;
-            let mut connection = caller.connect().await?;
-            caller.call(&mut connection, 100).await.map_err(|error| format!("{name}: {error}"))?;
+            let called = async { caller.call(&mut caller.connect().await?, 100).await };
+            within(PATIENCE, name, called).await.map_err(|error| format!("{name}: {error}"))?;
             if round > 1 {
                 times[at].push(begun.elapsed().as_secs_f64() * 1e3);
             }
@@ -107,7 +109,8 @@ pub async fn idle(starter: &mut Starter, plan: &Plan, limit: u64) -> Result<Vec<
     let mut readings = Vec::new();
     for (name, program, most) in IDLERS {
         for streams in [true, false] {
-            let sessions = plan.sessions.min(most).min(allowed);
+            // A tenth more is opened.
+            let sessions = plan.sessions.min(most).min(allowed / 11 * 10);
             eprintln!(
                 "{sessions} idle sessions: {name}{}",
                 if streams { ", each with a stream" } else { "" }
@@ -121,6 +124,7 @@ pub async fn idle(starter: &mut Starter, plan: &Plan, limit: u64) -> Result<Vec<
             let memory_before = memory(process.pid()?)?;
             open.extend(open_sessions(&caller, sessions, streams).await.map_err(named)?);
             let memory_after = memory(process.pid()?)?;
+            check_open(&process, &open).await.map_err(named)?;
             #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 sessions")]
             let kib = (memory_after - memory_before) / sessions.max(1) as f64;
             let after = median_cost(&process, &caller, plan).await?;
@@ -151,21 +155,46 @@ async fn median_cost(process: &Process, caller: &Caller, plan: &Plan) -> Result<
 
 type Stream = hyper::Response<hyper::body::Incoming>;
 
+/// A session that is open, and its stream if it has one.
+struct OpenSession {
+    caller: Caller,
+    stream: Option<Stream>,
+}
+
 /// Opens sessions, and on each a stream if `streams`.
 async fn open_sessions(
     caller: &Caller,
     count: usize,
     streams: bool,
-) -> Result<Vec<Stream>, Failure> {
+) -> Result<Vec<OpenSession>, Failure> {
     let mut connection = caller.connect().await?;
     let mut open = Vec::new();
     for _ in 0..count {
-        let session = caller.greet(&mut connection).await?;
-        if streams {
-            open.push(session.watch().await?);
-        }
+        let opened = async {
+            let caller = caller.greet(&mut connection).await?;
+            let stream = if streams { Some(caller.watch().await?) } else { None };
+            Ok(OpenSession { caller, stream })
+        };
+        open.push(within(PATIENCE, "opening a session", opened).await?);
     }
     Ok(open)
+}
+
+/// How many idle sessions are asked whether they are still there.
+const ASKED_SESSIONS: usize = 20;
+
+/// Fails unless the process holds the streams of all sessions, and sessions all over still answer.
+async fn check_open(process: &Process, open: &[OpenSession]) -> Result<(), Failure> {
+    let streams = open.iter().filter(|session| session.stream.is_some()).count();
+    let held = descriptors(process.pid()?)?;
+    if held < streams {
+        return Err(format!("{held} open files for {streams} streams").into());
+    }
+    for session in open.iter().step_by(open.len().div_ceil(ASKED_SESSIONS).max(1)) {
+        let called = async { session.caller.call(&mut session.caller.connect().await?, 100).await };
+        within(PATIENCE, "a call on an idle session", called).await?;
+    }
+    Ok(())
 }
 
 /// One changed list, told to many clients.
@@ -191,6 +220,9 @@ const SUBSCRIBERS: usize = 1000;
 /// How long a change may take to reach everybody.
 const TELLING: Duration = Duration::from_secs(20);
 
+/// How long nobody hears anything before the next change.
+const QUIET: Duration = Duration::from_millis(100);
+
 pub async fn update(starter: &mut Starter, plan: &Plan) -> Result<Vec<Update>, Failure> {
     let mut readings = Vec::new();
     for (name, program) in TOLD {
@@ -200,19 +232,28 @@ pub async fn update(starter: &mut Starter, plan: &Plan) -> Result<Vec<Update>, F
         let change = manner.tools[0].replace(crate::wire::TOOL, CHANGE);
         let caller = Caller::new(&process.url, &manner).await?;
         let (told, mut heard) = mpsc::channel(SUBSCRIBERS);
-        for stream in open_sessions(&caller, SUBSCRIBERS, true).await? {
-            tokio::spawn(listen(stream, told.clone()));
+        let open = open_sessions(&caller, SUBSCRIBERS, true).await?;
+        for (number, stream) in open.into_iter().filter_map(|one| one.stream).enumerate() {
+            tokio::spawn(listen(number, stream, told.clone()));
         }
         let mut connection = caller.connect().await?;
         let (mut costs, mut times) = (Vec::new(), Vec::new());
         for round in 0..=plan.rounds {
+            // What a subscriber hears twice must not count as the next round's.
+            let quiet = async { while timeout(QUIET, heard.recv()).await.is_ok() {} };
+            timeout(TELLING, quiet).await.map_err(|_| format!("{name}: updates without end"))?;
             let (before, begun) = (cpu(process.pid()?)?, Instant::now());
-            caller.call_tool(&mut connection, 1, &change, "").await?;
-            for number in 0..SUBSCRIBERS {
-                let ended = tokio::time::timeout(TELLING, heard.recv()).await;
-                ended
-                    .map_err(|_| format!("{name}: an update reached {number} of {SUBSCRIBERS}"))?;
-            }
+            let mut reached = HashSet::new();
+            let all_told = timeout(TELLING, async {
+                caller.call_tool(&mut connection, 1, &change, "").await?;
+                while reached.len() < SUBSCRIBERS {
+                    reached.extend(heard.recv().await);
+                }
+                Ok::<_, Failure>(())
+            });
+            let ended = all_told.await;
+            let count = reached.len();
+            ended.map_err(|_| format!("{name}: an update reached {count} of {SUBSCRIBERS}"))??;
             // The first one finds nothing ready.
             if round > 0 {
                 costs.push(each(cpu(process.pid()?)?.saturating_sub(before), SUBSCRIBERS as u64));
@@ -225,13 +266,13 @@ pub async fn update(starter: &mut Starter, plan: &Plan) -> Result<Vec<Update>, F
     Ok(readings)
 }
 
-/// Says of each change of the list that it has come.
-async fn listen(stream: Stream, told: mpsc::Sender<()>) {
+/// Says of each change of the list that it has come to subscriber `number`.
+async fn listen(number: usize, stream: Stream, told: mpsc::Sender<usize>) {
     let mut body = stream.into_body();
     while let Some(Ok(frame)) = body.frame().await {
         let event = frame.into_data().unwrap_or_default();
         for _ in 0..event.windows(12).filter(|part| part == b"list_changed").count() {
-            _ = told.send(()).await;
+            _ = told.send(number).await;
         }
     }
 }
@@ -266,7 +307,8 @@ pub async fn reader(starter: &mut Starter, plan: &Plan) -> Result<Vec<Reader>, F
         for _ in 0..2 * plan.rounds {
             without.push(sample(&process, &caller, SMALL, plan.window).await?.p99);
             let other = Caller::new(&process.url, &program.manner(Legacy)).await?;
-            let unread = other.never_read(UNREAD_BYTES, UNREAD_CALLS).await?;
+            let unread = other.never_read(UNREAD_BYTES, UNREAD_CALLS).await;
+            let unread = unread.map_err(|error| format!("{name}: {error}"))?;
             with.push(sample(&process, &caller, SMALL, plan.window).await?.p99);
             drop(unread);
         }
@@ -305,7 +347,7 @@ pub async fn soak(starter: &mut Starter, length: Duration) -> Result<Vec<Soaked>
         )?;
         let another = Caller::new(&process.url, &GATEWAY.manner(Legacy)).await?;
         sample(&process, &another, SMALL, window).await?;
-        another.end().await?;
+        within(PATIENCE, "the end of a session", another.end()).await?;
         let taken = sample(&process, &new, SMALL, window).await?;
         samples.push(Soaked {
             minutes: begun.elapsed().as_secs_f64() / 60.0,

@@ -208,8 +208,9 @@ pub fn all() -> Vec<Target> {
     ]
 }
 
-/// The key of the guarded gateway's client.
+/// The key of the guarded gateway's client, and the one that may read its metrics.
 const KEY: &str = "a-key-of-the-benchmark";
+pub const ROOT_KEY: &str = "a-key-for-the-metrics";
 
 impl Program {
     /// The echo that it is compared by.
@@ -235,7 +236,12 @@ impl Program {
             _ => vec![TOOL.to_owned()],
         };
         let key = matches!(self, Self::Gateway { guarded: true, .. }).then_some(KEY);
-        Manner { era, events_only: self == Self::OursEvents, key, tools: Arc::from(tools) }
+        // The echo lists a tool that changes the list, too.
+        let listed = match self.back() {
+            Back::Tools(count) => count as usize + 1,
+            _ => 2 * tools.len(),
+        };
+        Manner { era, events_only: self == Self::OursEvents, key, tools: Arc::from(tools), listed }
     }
 }
 
@@ -303,7 +309,20 @@ impl Starter {
                 (self.peer(name, port)?, Some(port))
             }
         };
-        Process::start(MEASURED, &words, port).await
+        let mut process = Process::start(MEASURED, &words, port).await?;
+        process.shared_back = self.shared_back(program)?;
+        Ok(process)
+    }
+
+    /// The server behind `program`, if it is a process that others use too.
+    fn shared_back(&self, program: Program) -> Result<Option<u32>, Failure> {
+        match program {
+            Program::Bare(to)
+            | Program::Bridge(to)
+            | Program::RmcpProxy(to)
+            | Program::Gateway { to, .. } => self.backs.get(&to).map(Process::pid).transpose(),
+            _ => Ok(None),
+        }
     }
 
     /// Whether it can be started here.
@@ -353,7 +372,7 @@ impl Starter {
             section["groups"] = json!({ "all": names });
             section["keys"] = json!({ "ada": {
                 "key": KEY, "groups": ["all"], "includeTools": [format!("*__{TOOL}")], "rateLimit": "1000000/s",
-            } });
+            }, "root": { "key": ROOT_KEY } });
             let collector = self.url(Back::Http).await?.replace("/mcp", "");
             let variable = format!("OTEL_EXPORTER_OTLP_ENDPOINT={collector}");
             command = vec!["env".to_owned(), variable, self.switchboard.clone()];
