@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use switchboard_proto::auth::{AuthError, PendingSignIn, Secret, TokenSource};
+use switchboard_proto::auth::{AuthError, PendingSignIn, Secret, TokenSource, query_pairs};
 
 const STATE: &str = "s7";
 const ISSUER: &str = "https://as";
@@ -19,13 +19,10 @@ static PENDING: LazyLock<[PendingSignIn; 2]> = LazyLock::new(|| {
     })
 });
 
-/// How often a parameter is in a query, however its name is written.
-fn count(query: &str, name: &str) -> usize {
-    let is_named = |pair: &&str| {
-        let written = pair.split('=').next().unwrap_or_default();
-        written.contains(['%', '+']) || written == name
-    };
-    query.split('&').filter(is_named).count()
+/// The values of a parameter, however its name is written.
+fn values(query: &str, name: &str) -> Vec<String> {
+    let pairs = query_pairs(query).into_iter();
+    pairs.filter(|(written, _)| written == name).map(|(_, value)| value).collect()
 }
 
 fuzz_target!(|input: &[u8]| {
@@ -36,12 +33,15 @@ fuzz_target!(|input: &[u8]| {
                 None => {}
                 Some(Ok(code)) => {
                     assert!(!code.reveal().is_empty(), "an empty code: {query}");
-                    assert!(count(&query, "state") >= 1, "no state: {query}");
-                    let says_issuer = count(&query, "iss") >= 1;
-                    assert!(says_issuer || !pending.is_issuer_promised, "no issuer: {query}");
+                    assert_eq!(values(&query, "code"), [code.reveal()], "{query}");
+                    assert_eq!(values(&query, "state"), [STATE], "{query}");
+                    let issuers = values(&query, "iss");
+                    let is_unsaid = issuers.is_empty() && !pending.is_issuer_promised;
+                    assert!(is_unsaid || issuers == [ISSUER], "{query}");
                 }
                 Some(Err(AuthError::Refused { .. })) => {
-                    assert!(count(&query, "error") >= 1, "nobody refused: {query}");
+                    assert_eq!(values(&query, "error").len(), 1, "nobody refused: {query}");
+                    assert_eq!(values(&query, "state"), [STATE], "{query}");
                 }
                 Some(Err(error)) => _ = error.to_string(),
             }

@@ -330,7 +330,7 @@ mod tests {
         }
     }
 
-    // wire: OS-3, OS-9
+    // wire: OS-3, OS-9, OA-19
     #[test]
     fn clients_register_what_is_safe() {
         for (uri, kind, is_right) in [

@@ -157,6 +157,7 @@ fn keys_groups_and_grants_are_looked_up() {
     assert!(!shown.contains("a key of some length"), "{shown}");
 }
 
+// wire: OA-17
 #[test]
 fn mistakes_in_our_keys_are_told_with_what_to_write() {
     check(

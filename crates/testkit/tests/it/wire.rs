@@ -27,6 +27,24 @@ fn the_coverage_table_is_current() {
     );
 }
 
+#[test]
+fn the_tests_of_attacks_are_there_and_cite_their_rows() {
+    let (_, citations) = read();
+    let page = fs::read_to_string(source::root().join("docs/oauth-attacks.md")).unwrap();
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| OA-")).collect();
+    assert!(rows.len() >= 24, "{} rows", rows.len());
+    for row in rows {
+        let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [id, _, _, tests] = cells[..] else { panic!("not four cells: {row}") };
+        assert!(tests.contains('`'), "{id} names no test");
+        for test in tests.split('`').skip(1).step_by(2) {
+            let is_cited =
+                citations.iter().any(|it| it.id == id && it.test.as_deref() == Some(test));
+            assert!(is_cited, "no test {test} cites {id}");
+        }
+    }
+}
+
 fn read() -> (Vec<wire::Rule>, Vec<wire::Citation>) {
     let root = source::root();
     let rules =

@@ -48,7 +48,7 @@ fn what_each_kind_of_key_signs_is_verified_by_it_and_by_no_other() {
     assert_eq!(judge(&forged, &keys(&[&one])), Err(BadToken::WrongSignature));
 }
 
-// wire: OA-12
+// wire: OA-12, OA-16
 #[test]
 fn tokens_that_choose_their_own_algorithm_or_key_are_refused() {
     let signer = Signer::from_pem(RSA).unwrap();
@@ -99,7 +99,7 @@ fn tokens_that_choose_their_own_algorithm_or_key_are_refused() {
     }
 }
 
-// wire: OR-9
+// wire: OR-9, OA-7
 #[test]
 fn keys_that_are_weak_symmetric_or_for_other_purposes_are_not_read() {
     let signer = Signer::generate_es256().unwrap();

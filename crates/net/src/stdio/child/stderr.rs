@@ -57,6 +57,9 @@ impl HiddenWords {
     /// Also hides this word, from here on.
     pub(crate) fn add(&self, name: &str, word: &str) {
         let mut words = lock(&self.0);
+        if words.iter().any(|(_, known)| known.reveal() == word) {
+            return;
+        }
         if words.len() >= MOST_WORDS {
             words.pop_front();
         }
@@ -201,6 +204,8 @@ mod tests {
         let said = &b"I have s3cret\nI have renewed\n"[..];
         drain(said, String::new(), Arc::clone(&secrets), Arc::clone(&tail)).await;
         assert_eq!(tail.lines(), ["I have ${TOKEN}"; 2]);
+        (0..99).for_each(|_| secrets.add("TOKEN", "renewed"));
+        assert_eq!(lock(&secrets.0).len(), 2, "each word is there once");
         (0..99).for_each(|number| secrets.add("TOKEN", &format!("t{number}")));
         assert_eq!(lock(&secrets.0).len(), MOST_WORDS);
     }
