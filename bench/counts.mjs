@@ -99,6 +99,7 @@ function main() {
   const { rows, wrong, better } = compare(kept.counts, now, limit);
   console.log(table(rows));
   if (kept.made !== made) {
+    // test.sh looks for the first words.
     console.log(`\nThe counts that are kept were made elsewhere, so that they may grow by ${100 * limit} % here:`);
     console.log(`  kept: ${kept.made}\n  here: ${made}`);
   }

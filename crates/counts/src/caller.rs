@@ -1,19 +1,24 @@
 //! An HTTP client in memory: it writes requests that are made beforehand, and reads answers
 //! whose length it knows, so that little of what is counted is its own.
 
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 use switchboard_net::http::listen::ListenOptions;
 use switchboard_net::http::site::Sites;
 use switchboard_proto::revision::{Era, Revision};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::time::timeout;
 
 use crate::server::end_of_request;
 
 /// Room for the largest message on its way.
 const ROOM: usize = 1 << 20;
+/// How long anything may take in valgrind, on a busy machine.
+pub(crate) const DEADLINE: Duration = Duration::from_mins(2);
 
 /// A client of sites, on a connection in memory.
 pub struct MemoryCaller {
@@ -30,19 +35,15 @@ pub struct RepeatedCall {
 }
 
 impl MemoryCaller {
-    /// Connects to `sites` as the listener does: the same hyper, with the same timers. `more`
-    /// are headers, each with its line end.
+    /// Connects to `sites` as the listener does: hyper for HTTP/1, with the same options.
+    /// `more` are headers, each with its line end.
     pub async fn connect(sites: Sites, era: Era, more: &str) -> Self {
         let (stream, theirs) = tokio::io::duplex(ROOM);
-        let options = ListenOptions::default();
-        let mut http = Builder::new(TokioExecutor::new());
-        http.http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(options.head_timeout)
-            .max_buf_size(options.max_head);
+        let mut http = http1::Builder::new();
+        http.header_read_timeout(None).max_buf_size(ListenOptions::default().max_head.max(8192));
         tokio::spawn(async move {
             let service = TowerToHyperService::new(sites);
-            let serving = http.serve_connection_with_upgrades(TokioIo::new(theirs), service);
+            let serving = http.serve_connection(TokioIo::new(theirs), service).with_upgrades();
             serving.await.expect("the connection ends in order");
         });
         let headers = format!(
@@ -91,14 +92,22 @@ impl MemoryCaller {
         let call = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
         let request = self.request(&call, &headers);
         let answer = self.exchange(&request).await;
-        assert!(answer.contains(r#""id":7,"result""#), "{answer:.1000}");
+        let is_json = answer.contains("\r\ncontent-type: application/json\r\n");
+        assert!(is_json && answer.contains(r#""id":7,"result""#), "{answer:.1000}");
+        if method == "tools/call" {
+            let text = params["arguments"]["text"].as_str().expect("calls have a text");
+            let is_echo = answer.contains(&format!(r#""text":"{text}""#));
+            assert!(is_echo && !answer.contains("isError"), "{answer:.1000}");
+        }
         RepeatedCall { request, answer: vec![0; answer.len()] }
     }
 
     /// Makes the call, whose answer must be as long as the first one was.
     pub async fn call(&mut self, call: &mut RepeatedCall) {
         self.stream.write_all(call.request.as_bytes()).await.expect("the connection is open");
-        self.stream.read_exact(&mut call.answer).await.expect("the connection is open");
+        let reading = self.stream.read_exact(&mut call.answer);
+        let read = timeout(DEADLINE, reading).await.expect("an answer as long as the first");
+        read.expect("the connection is open");
         assert!(call.answer.starts_with(b"HTTP/1.1 200") && call.answer.ends_with(b"}"));
     }
 
@@ -113,7 +122,10 @@ impl MemoryCaller {
         self.stream.write_all(request.as_bytes()).await.expect("the connection is open");
         let mut answer = Vec::new();
         while end_of_request(&answer).is_none() {
-            let read = self.stream.read_buf(&mut answer).await.expect("the connection is open");
+            let Ok(read) = timeout(DEADLINE, self.stream.read_buf(&mut answer)).await else {
+                panic!("no whole answer: {}", String::from_utf8_lossy(&answer));
+            };
+            let read = read.expect("the connection is open");
             assert!(read > 0, "the connection ended: {}", String::from_utf8_lossy(&answer));
         }
         String::from_utf8(answer).expect("an answer is text")

@@ -22,8 +22,9 @@ use switchboard_proto::client::to_legacy::ToLegacy;
 use switchboard_proto::client::to_modern::ToModern;
 use switchboard_proto::client::{ClientHalf, Sharing, Ticket, Transmit};
 use switchboard_proto::exchange::{Carrier, ClientEvent, Lane, ServerEvent};
+use switchboard_proto::failure::Outcome;
 use switchboard_proto::framing::{EventDecoder, LineDecoder};
-use switchboard_proto::jsonrpc::{Id, Incoming, Message, parse_one};
+use switchboard_proto::jsonrpc::{Id, Incoming, Kind, Message, parse_one};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::ServerHalf;
@@ -187,7 +188,10 @@ impl HalfAndServer {
             }
             match self.half.poll_to_client() {
                 Some(ServerEvent::Finish { outcome, .. }) => {
-                    black_box(&outcome);
+                    let Outcome::Answered(answer) = black_box(&outcome) else {
+                        panic!("the call fails: {outcome:?}");
+                    };
+                    assert_eq!(answer.kind(), Kind::Result, "{answer:?}");
                     return;
                 }
                 Some(_) => {}

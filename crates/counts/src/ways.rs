@@ -18,11 +18,13 @@ use switchboard_net::http::site::{Site, SiteOptions, Sites};
 use switchboard_net::server::{Server, Tool};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{ServerTarget, Strategy, Target};
+use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
 use switchboard_testkit::issuer::Issuer;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
-use crate::caller::MemoryCaller;
+use crate::caller::{DEADLINE, MemoryCaller};
 use crate::echo::EchoServer;
 use crate::server::serve_http;
 use crate::{Work, warm};
@@ -136,8 +138,14 @@ fn echo_params(tool: &str, size: usize) -> Value {
     json!({"name": tool, "arguments": {"text": "x".repeat(size)}})
 }
 
+/// Answers never become streams because they are late, as some are in valgrind.
+fn site_options() -> SiteOptions {
+    let limits = Limits { stream_after: DEADLINE, ..Limits::default() };
+    SiteOptions { limits: Arc::new(limits), ..SiteOptions::default() }
+}
+
 fn one_site(backend: Arc<dyn Backend>) -> Sites {
-    let options = SiteOptions::default();
+    let options = site_options();
     let guard = options.guard.clone();
     Sites::new(guard, vec![Site::new(backend, options)], Vec::new())
 }
@@ -162,12 +170,14 @@ async fn connect_gateway(era: Era, tools: usize, access: Access, more: &str) -> 
     let all = gateway.places().into_iter().find(|offered| offered.place == Place::All);
     let all = all.expect("every gateway has /mcp");
     let gate = gateway.authenticator().gate_at(Some(Place::All), vec!["/mcp".to_owned()]);
-    let options =
-        SiteOptions { authenticator: Some(gate), shared: all.shared, ..SiteOptions::default() };
+    let options = SiteOptions { authenticator: Some(gate), shared: all.shared, ..site_options() };
     let guard = options.guard.clone();
     let sites = Sites::new(guard, vec![Site::new(all.backend, options)], Vec::new());
-    while status(gateway.fleet(), &sites)["servers"]["it"]["state"] != "ready" {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let starting = async {
+        while status(gateway.fleet(), &sites)["servers"]["it"]["state"] != "ready" {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(DEADLINE, starting).await.expect("the server is ready");
     MemoryCaller::connect(sites, era, more).await
 }
