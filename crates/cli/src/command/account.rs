@@ -216,7 +216,11 @@ async fn open(args: &AccountArgs) -> CommandResult<(Account, Authorizer)> {
     let mut account = sign_in::account(&found, &args.credentials, principal).map_err(usage)?;
     let store = UserStore::new(&args.credentials.store);
     let kept = find_kept(&store, RecordKind::Tokens, &account).await.map_err(other)?;
-    if let [only] = &kept[..] {
+    // The account that a file names is no other, though another is kept.
+    if account.grant.is_none()
+        && !kept.contains(&account)
+        && let [only] = &kept[..]
+    {
         account = only.clone();
     }
     let oauth = OauthArgs { credentials: args.credentials.clone(), ..OauthArgs::default() };

@@ -189,6 +189,14 @@ fn a_client_that_flags_named_is_found_without_them() {
     assert_eq!(login.code, Some(0), "{}", login.stderr);
     assert_eq!(run(&["whoami", &url]).code, Some(0));
     assert!(run(&["auth", "show", &url]).stdout.contains("ci"));
+    // A file that names another client means another account.
+    let file = store.join("mcp.json");
+    let oauth =
+        json!({"grant": "client-credentials", "clientId": "cj", "clientSecret": "marked-other"});
+    let servers = json!({"servers": {"it": {"url": url, "oauth": oauth}}});
+    fs::write(&file, servers.to_string()).unwrap();
+    let other = run(&["logout", "it", "--config", file.to_str().unwrap()]);
+    assert_eq!((other.code, provider.count("POST /revoke")), (Some(3), 0), "{}", other.stderr);
     assert_eq!(run(&["logout", &url]).code, Some(0));
     assert_eq!(provider.count("POST /revoke"), 2);
     assert_eq!(run(&["logout", &url]).code, Some(3));
