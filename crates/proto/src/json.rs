@@ -363,9 +363,10 @@ pub fn try_unescape(body: &[u8]) -> Option<Cow<'_, str>> {
 /// Eight at a time, because the bulk of any message is text inside strings; once the text is
 /// known to be long, in blocks, of which the compiler makes vector instructions.
 fn plain_run(text: &[u8]) -> usize {
-    let is_special = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\');
-    let is_plain =
-        |block: &&[u8]| block.iter().fold(0, |any, &byte| any | u8::from(is_special(byte))) == 0;
+    // Numbers, because the compiler makes vectors of them.
+    let special =
+        |byte: u8| u8::from(byte < 0x20) | u8::from(byte == b'"') | u8::from(byte == b'\\');
+    let is_plain = |block: &&[u8]| block.iter().fold(0, |any, &byte| any | special(byte)) == 0;
     let (mut run, mut words) = (0, text.chunks_exact(8));
     while let Some(word) = words.next() {
         let found = special_bytes(u64::from_le_bytes(word.try_into().expect("chunks of eight")));
@@ -379,7 +380,7 @@ fn plain_run(text: &[u8]) -> usize {
         }
     }
     let rest = words.remainder();
-    run + rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())
+    run + rest.iter().position(|&byte| special(byte) != 0).unwrap_or(rest.len())
 }
 
 /// Bytes that [`plain_run`] looks at together.

@@ -633,16 +633,15 @@ impl Members {
     fn set(&mut self, member: Member, start: usize, end: usize) {
         let place = |at: usize| u32::try_from(at - self.from).unwrap_or(u32::MAX);
         let found = FoundMember { member, start: place(start), end: place(end) };
-        match self.found.iter_mut().find(|it| it.member == member) {
-            Some(before) => *before = found,
-            None => {
-                if self.found.capacity() == 0 {
-                    // Room for all that most messages have.
-                    self.found.reserve(8);
-                }
-                self.found.push(found);
-            }
+        if let Some(before) = self.found.iter_mut().find(|it| it.member == member) {
+            *before = found;
+            return;
         }
+        if self.found.capacity() == 0 {
+            // Room for all that most messages have.
+            self.found.reserve(8);
+        }
+        self.found.push(found);
     }
 
     /// Another object takes the place of the one whose members these are.

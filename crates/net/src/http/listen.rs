@@ -417,10 +417,8 @@ struct PeerState {
     answerer: Option<Waker>,
     /// Answers that are not over.
     answering: usize,
-    /// When the last one was over, or a part of it was written.
+    /// When the last one was over.
     silent_since: Option<Instant>,
-    /// Whether there is something to write that the socket does not take yet.
-    is_full: bool,
     speaks_http2: bool,
     cutter: Option<Waker>,
     /// The number of the client that is answered.
@@ -429,6 +427,11 @@ struct PeerState {
 }
 
 impl PeerState {
+    fn end_answer(&mut self) {
+        self.answering -= 1;
+        self.silent_since = Some(now());
+    }
+
     fn wake_reader(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();
@@ -466,8 +469,7 @@ impl ClientPeer {
     /// Since when a request is expected; none if one is being answered.
     fn silent_since(&self) -> Option<Instant> {
         let state = lock(&self.0);
-        let is_busy = state.answering > 0 || state.is_full || state.speaks_http2;
-        state.silent_since.filter(|_| !is_busy)
+        state.silent_since.filter(|_| state.answering == 0 && !state.speaks_http2)
     }
 
     /// Says which client is answered by it from here on.
@@ -601,9 +603,7 @@ impl OpenAnswer {
 
 impl Drop for OpenAnswer {
     fn drop(&mut self) {
-        let mut state = lock(&self.0.0);
-        state.answering -= 1;
-        state.silent_since = Some(now());
+        lock(&self.0.0).end_answer();
     }
 }
 
@@ -657,9 +657,11 @@ impl PeerStream {
     fn written<T>(&mut self, wrote: Poll<T>) -> Poll<T> {
         if std::mem::replace(&mut self.is_full, wrote.is_pending()) != self.is_full {
             let mut state = lock(&self.peer.0);
-            state.is_full = self.is_full;
-            state.silent_since = Some(now());
-            if !self.is_full {
+            // What is not written is not over.
+            if self.is_full {
+                state.answering += 1;
+            } else {
+                state.end_answer();
                 state.wake_reader();
             }
         }
