@@ -22,7 +22,7 @@ enum PollTime {
     Read(Instant),
 }
 
-/// The time, by tokio's clock, so that tests can pause it. Within [`at_one_time`] it is read once.
+/// The time, by tokio's clock, so that tests can pause it. While a connection is polled, it is read once.
 pub fn now() -> Instant {
     let time = POLL_TIME.get();
     if let PollTime::Read(now) = time {
