@@ -359,31 +359,42 @@ pub fn try_unescape(body: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// How many bytes from here on are neither quote, backslash nor control.
-///
-/// Eight at a time, because the bulk of any message is text inside strings; once the text is
-/// known to be long, in blocks, of which the compiler makes vector instructions.
 fn plain_run(text: &[u8]) -> usize {
-    // Numbers, because the compiler makes vectors of them.
-    let special =
-        |byte: u8| u8::from(byte < 0x20) | u8::from(byte == b'"') | u8::from(byte == b'\\');
-    let is_plain = |block: &&[u8]| block.iter().fold(0, |any, &byte| any | special(byte)) == 0;
-    let (mut run, mut words) = (0, text.chunks_exact(8));
-    while let Some(word) = words.next() {
-        let found = special_bytes(u64::from_le_bytes(word.try_into().expect("chunks of eight")));
+    let run = short_run(&text[..text.len().min(BLOCK)]);
+    if run < BLOCK { run } else { run + long_run(&text[run..]) }
+}
+
+/// The same eight bytes at a time: most strings are short.
+fn short_run(text: &[u8]) -> usize {
+    let mut chunks = text.chunks_exact(8);
+    let mut run = 0;
+    for chunk in &mut chunks {
+        let word = u64::from_le_bytes(chunk.try_into().expect("chunks of eight"));
+        let found = special_bytes(word);
         if found != 0 {
             return run + found.trailing_zeros() as usize / 8;
         }
         run += 8;
-        if run == BLOCK {
-            run += text[run..].chunks_exact(BLOCK).take_while(is_plain).count() * BLOCK;
-            words = text[run..].chunks_exact(8);
-        }
     }
-    let rest = words.remainder();
-    run + rest.iter().position(|&byte| special(byte) != 0).unwrap_or(rest.len())
+    let rest = chunks.remainder();
+    run + rest
+        .iter()
+        .position(|&byte| byte < 0x20 || matches!(byte, b'"' | b'\\'))
+        .unwrap_or(rest.len())
 }
 
-/// Bytes that [`plain_run`] looks at together.
+/// The same in blocks, of which the compiler makes vector instructions: the bulk of any large
+/// message is text inside strings.
+#[inline(never)]
+fn long_run(text: &[u8]) -> usize {
+    let special =
+        |byte: u8| u8::from(byte < 0x20) | u8::from(byte == b'"') | u8::from(byte == b'\\');
+    let is_plain = |block: &&[u8]| block.iter().fold(0, |any, &byte| any | special(byte)) == 0;
+    let run = text.chunks_exact(BLOCK).take_while(is_plain).count() * BLOCK;
+    run + short_run(&text[run..])
+}
+
+/// Bytes that [`long_run`] looks at together.
 const BLOCK: usize = 64;
 
 /// Sets the high bit of each byte that is a quote, a backslash or below 0x20.
