@@ -1,14 +1,16 @@
-//! The time, and waiting: for the first of two things, for the time to stop, for a part of a task, and for
-//! the end of a grace period. And how much may come in what time.
+//! The time, and waiting: for the first of two things, for the time to stop, for a part of a
+//! task, and for the end of a grace period. And how much may come in what time.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+
+use crate::connection::lock;
 
 thread_local! {
     /// The time of the poll that is going on in this thread.
@@ -22,7 +24,8 @@ enum PollTime {
     Read(Instant),
 }
 
-/// The time, by tokio's clock, so that tests can pause it. While a connection is polled, it is read once.
+/// The time, by tokio's clock, so that tests can pause it. While a connection is polled, it
+/// is read once.
 pub fn now() -> Instant {
     let time = POLL_TIME.get();
     if let PollTime::Read(now) = time {
@@ -167,7 +170,7 @@ impl TaskPart {
     ) -> Poll<T> {
         if !self.task.will_wake(cx.waker()) {
             self.task.clone_from(cx.waker());
-            self.shared.task.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
+            lock(&self.shared.task).clone_from(cx.waker());
         }
         if self.shared.state.load(Ordering::Acquire) == WAITING {
             return Poll::Pending;
@@ -221,7 +224,7 @@ impl Wake for PartWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if self.state.swap(WOKEN, Ordering::AcqRel) == WAITING {
-            self.task.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
+            lock(&self.task).wake_by_ref();
         }
     }
 }

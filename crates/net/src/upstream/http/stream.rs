@@ -373,7 +373,9 @@ impl Upstream {
             ListenState::Resting if self.can_pass_on() => {}
             // A call ended the rest; this client was not told what it may have missed.
             ListenState::Asking | ListenState::Listening
-                if self.can_tell() && endpoint.missed.swap(false, Ordering::Relaxed) =>
+                if endpoint.missed.load(Ordering::Relaxed)
+                    && self.can_tell()
+                    && endpoint.missed.swap(false, Ordering::Relaxed) =>
             {
                 return self.step(ClientHalf::handle_gap).detach();
             }
