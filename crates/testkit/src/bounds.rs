@@ -61,7 +61,7 @@ const NO_BOUNDS: &[&str] = &[
     "net/src/drive.rs AGAIN",
     "net/src/http/fetch/connect.rs KEEP_ALIVE",
     "net/src/drive.rs MOST_STEPS",
-    "net/src/http/listen.rs ACCEPT_PAUSE",
+    "net/src/http/listen/slots.rs ACCEPT_PAUSE",
     "net/src/http/site.rs SiteOptions::keep_alive",
     "net/src/parked_calls.rs GATHER",
     "net/src/parked_calls.rs SWEEP",
