@@ -15,6 +15,7 @@ readonly NODE_MAJOR=20
 readonly PYTHON_MINOR=11
 readonly DENY_VERSION=0.20.2
 readonly FUZZ_VERSION=0.13.2
+readonly MDBOOK_VERSION=0.5.4
 readonly GUNGRAUN_VERSION=0.20.0 # As Cargo.toml has it.
 readonly FUZZ_SECONDS=${FUZZ_SECONDS:-20} # For each target.
 readonly ADVISORIES=https://github.com/RustSec/advisory-db
@@ -155,7 +156,7 @@ python_packages() {
     git hash-object "$list" >"$venv/.stamp"
 }
 
-# cargo_tool NAME VERSION: has the program NAME at VERSION, building it if need be.
+# cargo_tool NAME VERSION [OPTION...]: has the program NAME at VERSION, building it if need be.
 cargo_tool() {
     # `cargo-deny deny --version`, but `gungraun-runner --version`.
     local command=("$1")
@@ -165,14 +166,39 @@ cargo_tool() {
     fi
     say "building $1 $2, once; this takes a minute or two"
     # Unoptimised: it runs for a second, and builds in half the time.
-    CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --version "=$2" --root .cache/tools "$1" ||
+    CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --version "=$2" --root .cache/tools "${@:3}" "$1" ||
         fail "$1 $2 could not be installed."
 }
 
 # --- the checks ---------------------------------------------------------------
 
 check_fmt() { cargo fmt --all --check; }
-check_clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
+check_clippy() {
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+    # What programs leave out of the library, beside nothing.
+    local some
+    for some in server,schema server,http,validate client; do
+        cargo clippy --package switchboard-net --no-default-features --features "$some" --locked -- -D warnings
+    done
+    # The first is the README's.
+    for some in console keyring; do
+        cargo clippy --package switchboard --no-default-features --features "$some" --locked -- -D warnings
+    done
+}
+
+# A lock file that is behind its Cargo.toml would stop a part minutes from now.
+check_locks() {
+    local manifest
+    for manifest in Cargo.toml bench/Cargo.toml fuzz/Cargo.toml peers/rmcp/Cargo.toml; do
+        local said
+        said=$(cargo metadata --quiet --format-version 1 --locked --manifest-path "$manifest" 2>&1 >/dev/null) && continue
+        case $said in
+            *--locked*) fail "the lock file beside $manifest is behind it; \`cargo metadata --manifest-path $manifest\` renews it." ;;
+            *) fail "what $manifest needs cannot be fetched: $said" ;;
+        esac
+    done
+}
+
 # One build for all parts. `--package` would choose other features of our dependencies
 # than the tests do, and build all that depends on them once more.
 build() { cargo build --workspace --all-targets --locked; }
@@ -196,6 +222,16 @@ check_tests() {
 }
 
 check_doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked; }
+
+# The documents: their links, anchors and messages, and all of them as a book.
+check_book() {
+    has node || fail "Node.js $NODE_MAJOR or later is missing."
+    node --test book/*.test.mjs
+    node book/check.mjs
+    # It serves nothing and watches nothing here.
+    cargo_tool mdbook "$MDBOOK_VERSION" --no-default-features --features search
+    mdbook build
+}
 
 check_deny() {
     cargo_tool cargo-deny "$DENY_VERSION"
@@ -352,6 +388,17 @@ check_oauth() {
     check_oauth_conformance
 }
 
+# The page of the gateway in a real browser, and its types.
+check_console() {
+    local target
+    target=$(target_directory)
+    (cd peers/console && node_modules/.bin/tsc -p .)
+    build
+    # Each file has a gateway and a browser of its own; they wait more than they compute.
+    SWITCHBOARD="$target/debug/switchboard" timeout --kill-after=10 15m \
+        node --test --test-concurrency=2 --test-reporter=spec peers/console/*.test.mjs
+}
+
 # The small form of the campaign, against the binary that the tests have built.
 check_torture_small() {
     build
@@ -361,6 +408,24 @@ check_torture_small() {
 check_torture() {
     cargo build --locked --release --package switchboard --package switchboard-torture
     "$(target_directory)/release/torture"
+}
+
+# What people install, made of the debug program, or of the one that SWITCHBOARD names: each package is
+# installed and used, and the examples of deployments are checked.
+check_packages() {
+    if [ -z "${SWITCHBOARD:-}" ]; then
+        build
+        SWITCHBOARD="$(target_directory)/debug/switchboard"
+    fi
+    # A tree without a commit has no time of its own.
+    SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 315532800)}
+    export SOURCE_DATE_EPOCH
+    # In their order: the second uses what the first has made.
+    local each
+    for each in packages_test deploy_test; do
+        SWITCHBOARD="$SWITCHBOARD" PYTHONDONTWRITEBYTECODE=1 .cache/packages-venv/bin/python "dist/test/$each.py" ||
+            fail "a package or an example of a deployment does not work."
+    done
 }
 
 # suites TITLE SIDE OPTION...: the line that runs suites and keeps their files under TITLE.
@@ -406,10 +471,45 @@ oauth_packages() {
     step "Python packages of the clients that sign in" python_packages peers/oauth/requirements.txt .cache/oauth-venv
 }
 
+console_packages() { step "npm packages of the browser that looks at the console" npm_packages peers/console; }
+
+console_setup() {
+    step "tools for the outside suites" check_peer_tools
+    step "system packages" system_packages
+    console_packages
+}
+
 oauth_setup() {
     peers_setup
     oauth_packages
     step "npm packages of the conformance suites" npm_packages conformance
+}
+
+# Installers, shells and an engine, for what people install.
+package_tools() {
+    local missing=()
+    has cc || missing+=(gcc libc6-dev)
+    has make || missing+=(make)
+    python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
+    has strip || missing+=(binutils)
+    has dpkg-deb || missing+=(dpkg)
+    has man || missing+=(man-db)
+    has fish || missing+=(fish)
+    has zsh || missing+=(zsh)
+    has systemd-analyze || missing+=(systemd)
+    has podman || missing+=(podman)
+    has runc || has crun || missing+=(runc)
+    has_static_busybox || missing+=(busybox-static)
+    has catatonit || [ -x /usr/libexec/podman/catatonit ] || missing+=(catatonit) # the first process of a pod
+    if ((${#missing[@]} > 0)); then
+        install_packages "${missing[@]}"
+    fi
+}
+
+packages_setup() {
+    step "tools for the packages" check_peer_tools
+    step "system packages for the packages" package_tools
+    step "Python packages that check the packages" python_packages dist/requirements.txt .cache/packages-venv
 }
 
 counts_setup() {
@@ -424,6 +524,7 @@ conformance_setup() {
 
 quick() {
     step "formatting" check_fmt
+    step "lock files" check_locks
     step "clippy" check_clippy
     step "tests" check_tests
 }
@@ -432,18 +533,24 @@ everything() {
     peers_setup
     step "npm packages of the conformance suites" npm_packages conformance
     oauth_packages
+    packages_setup
+    console_packages
     step "formatting" check_fmt
+    step "lock files" check_locks
     step "clippy" check_clippy
     step "build" check_build
     step "tests" check_tests
     step "attacks and faults, in small" check_torture_small
     step "documentation" check_doc
+    step "book" check_book
     step "licences, sources, advisories" check_deny
     step "fuzzing" check_fuzz
     step "instruction counts" check_counts
     step "outside suites" check_peers
     step "conformance suites" check_conformance
     step "OAuth flows" check_oauth
+    step "packages" check_packages
+    step "the console in a browser" check_console
 }
 
 usage() {
@@ -455,6 +562,7 @@ usage() {
   quick    formatting, clippy, tests
   fmt      formatting only        clippy   clippy only
   test     cargo test only        doc      documentation only
+  book     the documents as a book; each link, anchor and message in them is there
   deny     licences, sources, advisories
   fuzz     each fuzz target for FUZZ_SECONDS (20)
   counts   the instructions of pure parts and whole calls, against those in crates/counts/counts.txt; a count that grows
@@ -464,8 +572,11 @@ usage() {
   conformance  the official suites against the built-in server, through the bridge, and with our client
   oauth    a certified authorization server and a real browser: the flows of peers/oauth, and the OAuth scenarios of the
            official suites; with --full 20 runs of ten bridges and 100 rounds of renewals
+  console  the page of the gateway in a real browser: every view, every kind of form, hostile servers and pages
   torture  attacks and faults against a release build, every answer checked; some minutes
   torture-small  the same against the debug build, fewer of each
+  packages  what dist/build.py makes of the debug program, or of the one that SWITCHBOARD names: each package is installed
+           and used, and the examples of deployments are checked
   setup    only get what the outside suites need
 TEXT
 }
@@ -486,15 +597,18 @@ case "${1:-all}" in
     clippy) step "clippy" check_clippy ;;
     test) step "tests" check_tests ;;
     doc) step "documentation" check_doc ;;
+    book) tools; step "book" check_book ;;
     deny) tools; step "licences, sources, advisories" check_deny ;;
     fuzz) tools; step "fuzzing" check_fuzz ;;
     counts) tools; counts_setup; step "instruction counts" check_counts ;;
     peers) tools; peers_setup; step "outside suites" check_peers ${full[@]+"${full[@]}"} ;;
     conformance) tools; conformance_setup; step "conformance suites" check_conformance ;;
     oauth) tools; oauth_setup; step "OAuth flows" check_oauth ${full[@]+"${full[@]}"} ;;
+    console) tools; console_setup; step "the console in a browser" check_console ;;
     torture) tools; step "attacks and faults" check_torture ;;
     torture-small) tools; step "attacks and faults, in small" check_torture_small ;;
-    setup) tools; oauth_setup ;;
+    packages) tools; packages_setup; step "packages" check_packages ;;
+    setup) tools; oauth_setup; console_packages ;;
     help | -h | --help) usage ;;
     *) usage; exit 2 ;;
 esac

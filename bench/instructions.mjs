@@ -1,8 +1,8 @@
 // Counts the instructions that one call costs in our process, where time would be noise.
 //
-//   node bench/instructions.mjs [--calls 100] [--only TEXT] [BINARY ...]
+//   node bench/instructions.mjs [--calls 100] [--only TEXT] [--bare bench/target/dist/bench] [BINARY ...]
 //
-// Each BINARY is a `switchboard` to compare with the first (default: target/release/switchboard).
+// With --bare, the way to HTTP is compared with the bare proxy of the benchmark, too. Each BINARY is a `switchboard` to compare with the first (default: target/dist/switchboard).
 // Needs valgrind, and `cargo build --workspace` for the server behind it. User space only: what the
 // system does for us is not counted.
 
@@ -43,6 +43,13 @@ async function throughGateway(binary, era) {
   return { child, call: await caller(front, era, 'it__echo') };
 }
 
+/** The least that a proxy can do. */
+async function bareProxy(bench, era) {
+  const [, server] = await httpServer(era);
+  const [child, url] = await traced(bench, ['bare-proxy', server], 'onErr');
+  return { child, call: await caller(url, era, 'echo') };
+}
+
 /** Instructions for one call, once everything is warm. */
 async function cost({ child, call }, calls) {
   for (let warm = 0; warm < 20; warm += 1) await call();
@@ -58,12 +65,17 @@ const WAYS = { 'bridge, HTTP to stdio': bridgeToStdio, 'bridge, HTTP to HTTP': b
 
 async function main() {
   const { values, positionals } = parseArgs({
-    options: { calls: { type: 'string', default: '100' }, only: { type: 'string', default: '' } },
+    options: { calls: { type: 'string', default: '100' }, only: { type: 'string', default: '' }, bare: { type: 'string' } },
     allowPositionals: true,
   });
-  const binaries = positionals.length ? positionals.map((name) => path.resolve(name)) : [at('target/release/switchboard')];
+  const binaries = positionals.length ? positionals.map((name) => path.resolve(name)) : [at('target/dist/switchboard')];
   console.log(`| instructions for one call | ${binaries.map((_, index) => (index ? `${index + 1} | ratio` : '1')).join(' | ')} |`);
   console.log(`|---|${binaries.map((_, index) => (index ? '---|---' : '---')).join('|')}|`);
+  const bare = {};
+  for (const era of values.bare ? ['legacy', 'modern'] : []) {
+    bare[era] = await cost(await bareProxy(path.resolve(values.bare), era), Number(values.calls));
+    console.log(`| bare proxy, ${era} | ${Math.round(bare[era]).toLocaleString('en')} |`);
+  }
   for (const [name, way] of Object.entries(WAYS))
     for (const era of ['legacy', 'modern']) {
       const what = `${name}, ${era}`;
@@ -72,7 +84,8 @@ async function main() {
       for (const binary of binaries) costs.push(await cost(await way(binary, era), Number(values.calls)));
       const cells = costs.map((one, index) => {
         const count = Math.round(one).toLocaleString('en');
-        return index ? `${count} | ${(one / costs[0]).toFixed(2)}` : count;
+        if (index) return `${count} | ${(one / costs[0]).toFixed(2)}`;
+        return bare[era] && name.endsWith('HTTP to HTTP') ? `${count} (${(one / bare[era]).toFixed(2)} x bare)` : count;
       });
       console.log(`| ${what} | ${cells.join(' | ')} |`);
     }

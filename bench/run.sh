@@ -8,7 +8,7 @@
 # Let nothing else run beside it. Needs Linux with two cores, and Rust.
 #
 # One part alone, without the page, while working on its speed:
-#   bench/target/release/bench run --only bridge-http,gateway --sizes 100 --connections 8
+#   bench/target/dist/bench run --only bridge-http,gateway --sizes 100 --connections 8
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -25,7 +25,7 @@ if [ "${1:-}" = --peers ]; then
     peers=(--peers "$folder")
 fi
 
-cargo build --release --locked --package switchboard
-cargo build --release --locked --manifest-path bench/Cargo.toml
-bench/target/release/bench run "${peers[@]}" --report docs/performance.md --notes bench/what-paid.md "$@"
+cargo build --profile dist --locked --package switchboard
+cargo build --profile dist --locked --manifest-path bench/Cargo.toml
+bench/target/dist/bench run "${peers[@]}" --report docs/performance.md --notes bench/what-paid.md "$@"
 cat docs/performance.md

@@ -5,7 +5,7 @@
 // Measures the CPU time of one request with a key, with a token that is known, and with a new one each time,
 // in rounds of each in turn, the kernel's part included. Then it counts the instructions of the same
 // requests, in user space only; and how much memory that many tokens of that many users take. The default
-// BINARY is target/release/switchboard. Needs valgrind.
+// BINARY is target/dist/switchboard. Needs valgrind.
 
 import { createHash, generateKeyPairSync, randomUUID, sign } from 'node:crypto';
 import fs from 'node:fs';
@@ -126,7 +126,7 @@ async function main() {
     options: { calls: { type: 'string', default: '200' }, tokens: { type: 'string', default: '10000' }, rounds: { type: 'string', default: '60' } },
     allowPositionals: true,
   });
-  const binary = positionals.length ? path.resolve(positionals[0]) : at('target/release/switchboard');
+  const binary = positionals.length ? path.resolve(positionals[0]) : at('target/dist/switchboard');
   const from = await issuer();
   const known = from.token('ada');
   const ways = { 'a key': () => KEY, 'a known token': () => known, 'a new token': () => from.token('ada') };

@@ -20,12 +20,12 @@ process.on('exit', () => {
 
 const urlIn = (line) => /(http:\/\/127\.0\.0\.1:\d+\/\w+)/.exec(line)?.[1];
 
-/** A `switchboard` that callgrind watches from its first instruction on, and its URL. */
-export const traced = (binary, args) =>
+/** A program that callgrind watches from its first instruction on, and its URL, which it tells on that stream. */
+export const traced = (binary, args, stream = 'onOut') =>
   announced(
-    (onOut) => start('switchboard', [
+    (on) => start('switchboard', [
       'valgrind', '--tool=callgrind', '--compress-strings=no', '--compress-pos=no', `--callgrind-out-file=${folder}/%p`, binary, ...args,
-    ], { onOut }),
+    ], { [stream]: on }),
     urlIn,
     READY_MS,
   );

@@ -7,26 +7,8 @@
 
 use std::error::Error;
 
-use http::HeaderMap;
-use serde_json::{Value, json};
-use switchboard_net::client::{CallOptions, Client, ClientOptions};
-use switchboard_net::http::fetch::{Fetch, FetchOptions};
-use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{ServerTarget, Strategy};
-
-/// A URL, or a command line.
-fn server(target: &str) -> Result<ServerTarget, Box<dyn Error>> {
-    if target.starts_with("http://") || target.starts_with("https://") {
-        let fetch = Fetch::new(FetchOptions::default())?;
-        return Ok(ServerTarget::url(
-            target.parse()?,
-            Strategy::default(),
-            HeaderMap::new(),
-            fetch,
-        ));
-    }
-    Ok(ServerTarget::command(Command::parse(target)?, std::env::vars_os().collect()))
-}
+use serde_json::Value;
+use switchboard_net::client::{CallOptions, Client};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -36,12 +18,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let arguments: Value = serde_json::from_str(args.next().as_deref().unwrap_or("{}"))?;
 
-    // Questions of the server are answered here, in both eras.
-    let options = ClientOptions::default().on_elicitation(async |question: Value| {
-        println!("asked: {}", question["message"]);
-        Ok(json!({"action": "accept", "content": {"name": "Ada"}}))
-    });
-    let client = Client::connect(server(&target)?, options).await?;
+    let client = if target.starts_with("http") {
+        Client::connect(target).await?
+    } else {
+        Client::spawn(target).await?
+    };
     println!("speaks {}", client.revision());
     for tool in client.tools().await? {
         println!("has {}", tool["name"]);

@@ -4,15 +4,12 @@
 //! Try it: `switchboard tools -- cargo run -q --bin forward -- npx -y @modelcontextprotocol/server-everything`
 
 use std::error::Error;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions};
+use switchboard_net::client::{CallError, CallOptions, Client};
 use switchboard_net::server::{self, Context, Handler, Notice, Request, Server};
-use switchboard_net::stdio::{self, child::Command};
-use switchboard_net::upstream;
-use switchboard_proto::limits::Limits;
+use switchboard_net::stdio::child::Command;
 
 struct Forward {
     to: Client,
@@ -27,7 +24,8 @@ impl Handler for Forward {
         match self.to.request_with(call.method(), params, options).await {
             Ok(result) => Ok(result.to_string().into()),
             Err(CallError::Server { code, message, data }) => {
-                Err(server::Error { code, message, data })
+                let error = server::Error::new(code, message);
+                Err(data.into_iter().fold(error, server::Error::with_data))
             }
             Err(error) => Err(server::Error::internal(error.to_string())),
         }
@@ -50,8 +48,7 @@ fn without_meta(params: &[u8]) -> Value {
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let command = Command::new(words.next().ok_or("usage: forward COMMAND...")?).args(words);
-    let behind = upstream::ServerTarget::command(command, std::env::vars_os().collect());
-    let to = Client::connect(behind, ClientOptions::default()).await?;
+    let to = Client::spawn(command).await?;
 
     // We can do what it can, as far as calls go.
     let mut builder = Server::builder("forward", env!("CARGO_PKG_VERSION"));
@@ -61,8 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let server = builder.handler(Forward { to: to.clone() }).build()?;
-    let shutdown = async { _ = tokio::signal::ctrl_c().await };
-    stdio::serve(server, false, Arc::new(Limits::default()), shutdown).await?;
+    server.serve_stdio().await?;
     to.close().await;
     Ok(())
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use switchboard_net::http::listen::{self, ListenOptions};
+use switchboard_net::http::listen::ListenOptions;
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::server::{self, Context, Elicited, Server, Tool, ToolOutcome};
 use tokio::net::TcpListener;
@@ -69,15 +69,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let listener = TcpListener::bind(address).await?;
     println!("http://{}/mcp", listener.local_addr()?);
-    let shutdown = {
-        let site = site.clone();
-        async move {
-            _ = tokio::signal::ctrl_c().await;
-            // What is in flight is finished; streams that would go on for ever end here.
-            server.close();
-            site.close();
-        }
+    // Clients that listen are told that it is over; calls have ten seconds to finish.
+    let shutdown = async move {
+        _ = tokio::signal::ctrl_c().await;
+        server.close();
     };
-    listen::serve(listener, site, ListenOptions::default(), shutdown).await;
+    site.serve(listener, ListenOptions::default(), shutdown).await;
     Ok(())
 }

@@ -10,8 +10,6 @@ use serde::{Deserialize, Serialize};
 use switchboard_net::server::{
     Context, Prompt, PromptArguments, PromptResult, Resource, Server, Tool, ToolResult,
 };
-use switchboard_net::stdio;
-use switchboard_proto::limits::Limits;
 
 /// What the tool takes. The comments end up in its schema.
 #[derive(Deserialize, JsonSchema)]
@@ -52,7 +50,7 @@ fn server() -> Result<Arc<Server>, Box<dyn Error>> {
         });
     let shorten = Prompt::new("shorten")
         .description("Asks for a shorter version of a text")
-        .argument("text", "the text", true)
+        .argument("text", "the text")
         .run(async |arguments: PromptArguments, _| {
             Ok(PromptResult::new().user(format!("Say it in half the words: {}", arguments["text"])))
         });
@@ -67,7 +65,5 @@ fn server() -> Result<Arc<Server>, Box<dyn Error>> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let shutdown = async { _ = tokio::signal::ctrl_c().await };
-    stdio::serve(server()?, false, Arc::new(Limits::default()), shutdown).await?;
-    Ok(())
+    Ok(server()?.serve_stdio().await?)
 }

@@ -33,14 +33,10 @@ pub async fn serve() -> Result<(), Failure> {
         }
     });
     let server = Server::builder("echo", "1").tool(echo).tool(change).build()?;
-    let site = Site::new(server, SiteOptions { max_sessions: MANY, ..SiteOptions::default() });
+    let site = Site::new(server, SiteOptions::default().max_sessions(MANY));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     eprintln!("listening http://{}/mcp", listener.local_addr()?);
-    let options = ListenOptions {
-        max_connections: MANY,
-        max_per_address: Some(MANY),
-        ..ListenOptions::default()
-    };
+    let options = ListenOptions::default().max_connections(MANY).max_per_address(MANY);
     listen::serve(listener, site, options, std::future::pending()).await;
     Ok(())
 }

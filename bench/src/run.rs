@@ -26,7 +26,7 @@ const SECTIONS: [&str; 4] = ["start", "idle", "update", "reader"];
 #[derive(Args)]
 pub struct Options {
     /// The program under test
-    #[arg(long, default_value = "target/release/switchboard")]
+    #[arg(long, default_value = "target/dist/switchboard")]
     switchboard: PathBuf,
     /// Measure other people's bridges too, which are installed here
     #[arg(long)]
@@ -125,7 +125,7 @@ async fn measure(options: Options) -> Result<(), Failure> {
         sessions: options.sessions.unwrap_or(if options.quick { 1000 } else { 10_000 }),
     };
     if cfg!(debug_assertions) && options.report.is_some() {
-        return Err("the bare programs are slow in a debug build; build with --release".into());
+        return Err("the bare programs are slow in a debug build; build with --profile dist".into());
     }
     let begun = Instant::now();
     let limit = raise_descriptors()?;

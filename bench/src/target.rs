@@ -258,7 +258,7 @@ pub struct Starter {
 impl Starter {
     pub fn new(switchboard: &Path, peers: Option<&Path>) -> Result<Self, Failure> {
         let found = switchboard.canonicalize().map_err(|error| {
-            format!("{}: {error}; build it with cargo build --release", switchboard.display())
+            format!("{}: {error}; build it with cargo build --profile dist", switchboard.display())
         })?;
         let folder = std::env::temp_dir().join(format!("bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;

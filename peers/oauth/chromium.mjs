@@ -83,7 +83,11 @@ export async function visit(address, { user = 'ada', deny = false, key, screensh
       await arrive(page);
       await shoot(count);
       if (count > MOST_PAGES) throw new Error(`no end after ${MOST_PAGES} pages`);
-      if (!(await answer(page, { user, deny, key }))) break;
+      if (await answer(page, { user, deny, key })) continue;
+      // A page that leads on by itself may have been about to.
+      const seen = page.url();
+      await page.waitForLoadState('networkidle', { timeout: STEP_MS });
+      if (page.url() === seen) break;
     }
     return { status, url: new URL(page.url()), text: await page.locator('body').innerText(), foreign: [...foreign] };
   } finally {

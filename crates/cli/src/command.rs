@@ -1,17 +1,17 @@
 //! Runs the command that the user asked for. Larger commands have a file of their own.
 
-use std::io::Read as _;
-use std::path::PathBuf;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::CommandFactory as _;
+use clap_mangen::Man;
 use switchboard_gateway::config::schema;
 use switchboard_gateway::facade::rotate_keys;
 use switchboard_gateway::plan::{Plan, Reading};
-use switchboard_gateway::policy::KeyHash;
+use switchboard_gateway::policy::{KeyHash, new_key};
 
 use crate::args::{Cli, Command, ConfigCommand, KeyCommand};
+use crate::completion;
 use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
 use crate::output::{counted, write_line};
 use crate::sign_in::UserStore;
@@ -21,6 +21,7 @@ mod account;
 mod bridge;
 pub(crate) mod client;
 mod import;
+mod install;
 mod serve;
 mod status;
 
@@ -35,6 +36,7 @@ pub(crate) async fn run(command: Command) -> CommandResult<ExitStatus> {
         Command::Config(ConfigCommand::Check { files }) => return check_files(&files),
         Command::Config(ConfigCommand::Schema) => write_line(&format!("{:#}", schema())),
         Command::Import(args) => import::run(&args)?,
+        Command::Install(args) => install::run(&args)?,
         Command::Key(command) => run_key(&command).await?,
         Command::Bridge(args) => bridge::run(&args).await?,
         Command::Tools(args) => client::with(&args, client::tools).await?,
@@ -47,16 +49,33 @@ pub(crate) async fn run(command: Command) -> CommandResult<ExitStatus> {
         Command::Discover(args) => client::with(&args, client::discover).await?,
         Command::Listen(args) => client::with(&args, client::listen).await?,
         Command::Ping(args) => client::with(&args, client::ping).await?,
-        Command::Completion { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "switchboard", &mut script);
-            write_line(&String::from_utf8_lossy(&script));
-        }
+        Command::Completion { shell } => write_line(&completion::script(shell)?),
+        Command::Man { folder } => write_manual(&folder)?,
         Command::Demo(args) => crate::demo::run(&args).await?,
         Command::Status(args) => status::run(&args).await?,
         Command::Serve(args) => Box::pin(serve::run(&args)).await?,
     }
     Ok(ExitStatus::Success)
+}
+
+/// A manual page for each command, made of the help texts.
+fn write_manual(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let mut command = Cli::command();
+    command.build();
+    write_page(&command, folder)
+}
+
+fn write_page(command: &clap::Command, folder: &Path) -> io::Result<()> {
+    for part in command.get_subcommands() {
+        write_page(part, folder)?;
+    }
+    let page = Man::new(command.clone());
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    let text = text.replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n");
+    std::fs::write(folder.join(page.get_filename()), text)
 }
 
 /// All that is wrong, a line each, or that nothing is.
@@ -82,19 +101,14 @@ fn tell_sound(plan: &Plan) {
     ));
 }
 
-/// What keys of ours start with, so that people and scanners know one when they see it.
-const KEY_PREFIX: &str = "sb_";
-
 /// Bytes of a key that is read; none is longer.
 const MAX_KEY: u64 = 4096;
 
 async fn run_key(command: &KeyCommand) -> CommandResult {
     let key = match command {
         KeyCommand::New => {
-            // 256 bits of the system's randomness.
-            let mut bytes = [0; 32];
-            getrandom::fill(&mut bytes).map_err(|error| CommandError::new(error.to_string()))?;
-            let key = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
+            let none = || CommandError::new("the system has no random numbers");
+            let key = new_key().ok_or_else(none)?;
             write_line(&key);
             key
         }
@@ -105,7 +119,7 @@ async fn run_key(command: &KeyCommand) -> CommandResult {
         }
         KeyCommand::Hash => {
             let mut key = String::new();
-            std::io::stdin().lock().take(MAX_KEY).read_to_string(&mut key)?;
+            io::stdin().lock().take(MAX_KEY).read_to_string(&mut key)?;
             if key.trim().is_empty() {
                 return wrong("there is no key on stdin", "make one with: switchboard key new");
             }

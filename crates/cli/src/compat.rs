@@ -83,7 +83,7 @@ fn whose<'a>(
     }
     let (first, after) = rest.split_first()?;
     let known = |flag: &str| TOOLS.iter().any(|tool| tool.row(flag).is_some());
-    let is_foreign = |flag: &str| args::takes_value(flag).is_none() && known(flag);
+    let is_foreign = |flag: &str| args::value_count(flag).is_none() && known(flag);
     let is_flag = |flag: &str| flag.starts_with("--") && !args::is_global(flag) && known(flag);
     let rest = match first.as_str() {
         "bridge" if flags(after).any(is_foreign) => after,
@@ -234,8 +234,8 @@ impl ParsedLine {
         rest: &'a [String],
         strict: bool,
     ) -> CommandResult<&'a [String]> {
-        if let Some(takes_value) = args::takes_value(flag) {
-            let count = usize::from(takes_value && value.is_none()).min(rest.len());
+        if let Some(count) = args::value_count(flag) {
+            let count = count.saturating_sub(value.iter().count()).min(rest.len());
             self.ours.push(word.to_owned());
             self.ours.extend_from_slice(&rest[..count]);
             return Ok(&rest[count..]);

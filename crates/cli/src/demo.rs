@@ -11,6 +11,7 @@ use switchboard_net::server::{
     BuildError, Builder, CompletionRequest, CompletionSubject, Content, Contents, Prompt,
     PromptArguments, PromptResult, Resource, Server, Template, Variables,
 };
+use switchboard_proto::client::Sharing;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Revision;
 
@@ -58,7 +59,7 @@ pub(crate) async fn run(args: &DemoArgs) -> CommandResult {
     let stop = StopSignal::on_signals()?;
     let limits = Arc::new(Limits::default());
     let backend = Arc::clone(&server) as _;
-    let offered = Offered { place: Place::All, backend, shared: false, light: false };
+    let offered = Offered { place: Place::All, backend, sharing: Sharing::Alone, light: false };
     let port = args.serve.port.or(args.http.then_some(0));
     let stopped = stop.clone().asked();
     tokio::spawn(async move {
@@ -119,8 +120,8 @@ fn prompts() -> Vec<Prompt> {
             .run(async |_, _| Ok(PromptResult::new().user("This is a simple prompt for testing."))),
         Prompt::new("test_prompt_with_arguments")
             .description("A prompt with arguments, which can be completed")
-            .argument("arg1", "The first", true)
-            .argument("arg2", "The second", true)
+            .argument("arg1", "The first")
+            .argument("arg2", "The second")
             .run(async |args: PromptArguments, _| {
                 let (arg1, arg2) = (&args["arg1"], &args["arg2"]);
                 let text = format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'");
@@ -128,7 +129,7 @@ fn prompts() -> Vec<Prompt> {
             }),
         Prompt::new("test_prompt_with_embedded_resource")
             .description("A prompt with a resource in it")
-            .argument("resourceUri", "The URI of the resource", true)
+            .argument("resourceUri", "The URI of the resource")
             .run(async |args: PromptArguments, _| {
                 let text = "Embedded resource content for testing.";
                 let contents = Contents::text(&args["resourceUri"], "text/plain", text);

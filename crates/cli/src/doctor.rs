@@ -17,19 +17,20 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::styling::Style;
 use serde::Serialize;
 use serde_json::{Value, json};
 use switchboard_gateway::status::era_name;
 use switchboard_net::auth::{Authorizer, OauthCredential};
 use switchboard_proto::method::meta;
 
-use crate::args::{DoctorArgs, Form, LoginChoice, NetworkArgs, OauthArgs};
+use crate::args::{CredentialArgs, DoctorArgs, Form, LoginChoice, OauthArgs};
 use crate::command::client::{find, interrupted, other, until, usage};
 use crate::exit::{CommandError, CommandResult, ExitStatus};
-use crate::output::{counted, plain, table};
+use crate::output::{BAD, DOUBT, HINT, counted, painted, plain, table};
 use crate::sign_in::{self, AskUser};
 use crate::signal::StopSignal;
-use crate::target::{self, NamedServer};
+use crate::target::NamedServer;
 use evidence::{Evidence, ListReading, RequestResult, VisitedTransport};
 use visit::visit;
 
@@ -50,7 +51,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> CommandResult<ExitStatus> {
     }
     let said = args.reach.timeout.map(Duration::from_secs);
     let patience = said.or(found.options.start).unwrap_or(PATIENCE);
-    let account = account(&found, args).map_err(usage)?;
+    let account = account(&found, &args.reach.credentials).map_err(usage)?;
     let visiting = Box::pin(visit(&found.server, account.as_ref(), args.reach.era.0, patience));
     let visited = until(&stop, visiting).await;
     let mut evidence = visited.ok_or_else(interrupted)?;
@@ -63,6 +64,17 @@ pub(crate) async fn run(args: &DoctorArgs) -> CommandResult<ExitStatus> {
     Ok(if report.is_healthy() { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
+/// Visits a server of a gateway that runs, and says what is wrong with it.
+#[cfg(feature = "console")]
+pub(crate) async fn examine(
+    found: &NamedServer,
+    credentials: &CredentialArgs,
+) -> CommandResult<Report> {
+    let account = account(found, credentials)?;
+    let patience = found.options.start.unwrap_or(PATIENCE);
+    Ok(judge(visit(&found.server, account.as_ref(), None, patience).await))
+}
+
 /// The account of the user at a server.
 struct DoctorAccount {
     authorizer: Authorizer,
@@ -70,11 +82,14 @@ struct DoctorAccount {
     credential: Arc<OauthCredential>,
 }
 
-fn account(found: &NamedServer, args: &DoctorArgs) -> CommandResult<Option<DoctorAccount>> {
-    let Some(headers) = sign_in::shown_beside(found) else { return Ok(None) };
-    let fetch = target::fetch(args.reach.remote.ca_file.as_deref(), &NetworkArgs::default())?;
+fn account(
+    found: &NamedServer,
+    credentials: &CredentialArgs,
+) -> CommandResult<Option<DoctorAccount>> {
+    let shown = sign_in::shown_beside(found).zip(found.server.fetch().cloned());
+    let Some((headers, fetch)) = shown else { return Ok(None) };
     let asking = AskUser { login: LoginChoice::Never, owns_stdin: false };
-    let credentials = args.reach.credentials.clone();
+    let credentials = credentials.clone();
     let oauth = OauthArgs { credentials, ..OauthArgs::default() };
     let authorizer = sign_in::authorizer(found, &oauth, asking, fetch)?;
     let credential = Arc::new(OauthCredential::new(authorizer.clone(), headers));
@@ -118,6 +133,14 @@ impl Severity {
             Self::Error => "error",
             Self::Warning => "warning",
             Self::Note => "note",
+        }
+    }
+
+    fn style(self) -> Style {
+        match self {
+            Self::Error => BAD,
+            Self::Warning => DOUBT,
+            Self::Note => HINT,
         }
     }
 }
@@ -226,7 +249,8 @@ impl Report {
             let Finding { severity, rule, what, remedy, .. } = finding;
             let rule = rule.map(|rule| format!(" [{rule}]")).unwrap_or_default();
             // Writing to a string does not fail.
-            _ = writeln!(text, "{}: {}{rule}", severity.name(), plain(what));
+            let name = painted(severity.style(), &format!("{}:", severity.name()));
+            _ = writeln!(text, "{name} {}{rule}", plain(what));
             _ = writeln!(text, "  {}", plain(remedy));
         }
         let all = [Severity::Error, Severity::Warning, Severity::Note];

@@ -5,18 +5,19 @@ use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
-use serde_json::{Value, json};
+use clap::builder::styling::Style;
+use serde_json::{Map, Value, json};
 
-use crate::output::plain;
+use crate::output::{BAD, HINT, plain};
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ExitStatus {
     /// Done, or asked to stop.
     Success = 0,
-    /// It could not start.
+    /// It could not be done, or not even be started.
     Failure = 1,
-    /// The arguments make no sense; clap uses the same number.
+    /// The arguments make no sense, whatever the command; clap uses the same number.
     Usage = 2,
     /// The server does not let us in.
     Auth = 3,
@@ -34,15 +35,16 @@ pub(crate) struct CommandError {
     pub(crate) status: ExitStatus,
     error: String,
     hints: Vec<String>,
-    /// For scripts: one line of JSON instead of sentences.
-    line: Option<Value>,
+    /// For scripts: a word for what went wrong, and what else is known of it.
+    kind: &'static str,
+    members: Map<String, Value>,
 }
 
 impl CommandError {
     /// States a fact.
     pub(crate) fn new(error: impl Into<String>) -> Self {
-        let status = ExitStatus::Failure;
-        Self { status, error: error.into(), hints: Vec::new(), line: None }
+        let (status, kind) = (ExitStatus::Failure, "other");
+        Self { status, error: error.into(), hints: Vec::new(), kind, members: Map::new() }
     }
 
     /// States an error and everything that led to it, in one line.
@@ -53,7 +55,7 @@ impl CommandError {
 
     /// The same as a mistake in the arguments.
     pub(crate) fn of_usage(self) -> Self {
-        Self { status: ExitStatus::Usage, ..self }
+        self.for_scripts(ExitStatus::Usage, "usage")
     }
 
     /// Adds something to try.
@@ -63,25 +65,17 @@ impl CommandError {
         self
     }
 
-    /// The same as one line of JSON, as the Inspector's command line has it;
-    /// `kind` is a word for what went wrong.
+    /// Says how the program ends, and a word for what went wrong, as the Inspector's command
+    /// line has it.
     #[must_use]
-    pub(crate) fn for_scripts(mut self, status: ExitStatus, kind: &str) -> Self {
-        let mut error = json!({"kind": kind, "message": one_line(&self.error)});
-        if !self.hints.is_empty() {
-            error["hints"] = json!(self.hints);
-        }
-        self.line = Some(json!({ "error": error }));
-        self.status = status;
-        self
+    pub(crate) fn for_scripts(self, status: ExitStatus, kind: &'static str) -> Self {
+        Self { status, kind, ..self }
     }
 
-    /// Adds a member to that line, if there is such a value.
+    /// Adds a member for scripts, if there is such a value.
     #[must_use]
     pub(crate) fn with(mut self, name: &str, value: Option<impl Into<Value>>) -> Self {
-        if let (Some(line), Some(value)) = (&mut self.line, value) {
-            line["error"][name] = value.into();
-        }
+        self.members.extend(value.map(|value| (name.to_owned(), value.into())));
         self
     }
 
@@ -91,26 +85,43 @@ impl CommandError {
         std::iter::once(self.error.as_str()).chain(hints).collect::<Vec<_>>().join("; ")
     }
 
-    /// Tells the user, on stderr: a script in JSON, a person in sentences.
+    /// Tells the user, on stderr: a person in sentences, a script in one line of JSON.
     pub(crate) fn report(&self) {
-        let stderr = std::io::stderr();
-        let text = if stderr.is_terminal() { self.sentences() } else { self.to_string() };
+        let text = if std::io::stderr().is_terminal() {
+            self.sentences(BAD, HINT)
+        } else {
+            format!("{}\n", self.json())
+        };
         // There is no other stream to report this on.
-        _ = write!(stderr.lock(), "{text}");
+        _ = anstream::stderr().write_all(text.as_bytes());
     }
 
-    fn sentences(&self) -> String {
-        let hints = self.hints.iter().map(|hint| format!("hint: {}\n", one_line(hint)));
-        format!("error: {}\n{}", one_line(&self.error), hints.collect::<String>())
+    fn sentences(&self, bad: Style, hint: Style) -> String {
+        let hints = self.hints.iter();
+        let hints = hints.map(|text| format!("{hint}hint:{hint:#} {}\n", one_line(text)));
+        // What a tool says of its failure may be a page; everything else is one line.
+        let text = match self.status {
+            ExitStatus::Tool => plain(&self.error),
+            _ => one_line(&self.error),
+        };
+        format!("{bad}error:{bad:#} {}\n{}", text.trim_end(), hints.collect::<String>())
+    }
+
+    fn json(&self) -> Value {
+        let mut error = json!({"kind": self.kind, "message": one_line(&self.error)});
+        if !self.hints.is_empty() {
+            error["hints"] = json!(self.hints);
+        }
+        for (name, value) in &self.members {
+            error[name] = value.clone();
+        }
+        json!({ "error": error })
     }
 }
 
 impl fmt::Display for CommandError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(line) = &self.line {
-            return writeln!(out, "{line}");
-        }
-        out.write_str(&self.sentences())
+        out.write_str(&self.sentences(Style::new(), Style::new()))
     }
 }
 
@@ -158,14 +169,19 @@ mod tests {
             failure.to_string(),
             "error: no bread: no flour\nhint: buy some\nhint: or bake\n"
         );
-        let line = failure.for_scripts(ExitStatus::Failure, "other");
-        assert_eq!(line.sentences(), "error: no bread: no flour\nhint: buy some\nhint: or bake\n");
-        assert_eq!(line.to_string().lines().count(), 1);
+        let line = failure.for_scripts(ExitStatus::Auth, "auth").with("status", Some(401)).json();
+        assert_eq!(
+            line,
+            json!({"error": {"kind": "auth", "message": "no bread: no flour",
+                "hints": ["buy some", "or bake"], "status": 401}})
+        );
     }
 
     #[test]
     fn what_a_server_says_in_an_error_cannot_drive_the_terminal() {
         let failure = CommandError::new("MCP error 1: a\u{1b}[2J\u{9b}31mb").hint("c\u{7}d");
         assert_eq!(failure.to_string(), "error: MCP error 1: a[2J31mb\nhint: cd\n");
+        let failure = CommandError::new("a\u{1b}[2J\n  b").for_scripts(ExitStatus::Tool, "tool");
+        assert_eq!(failure.to_string(), "error: a[2J\n  b\n");
     }
 }

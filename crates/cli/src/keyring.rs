@@ -12,6 +12,10 @@ use zeroize::Zeroizing;
 #[cfg(feature = "keyring")]
 const ENTRY: (&str, &str) = ("switchboard", "store key");
 
+#[cfg(not(feature = "keyring"))]
+const MISSING: &str =
+    "this program was built without it; install one that has it, with --features keyring";
+
 /// The keyring of the user who runs us.
 #[derive(Debug)]
 pub(crate) struct SystemKeyRing;
@@ -33,12 +37,12 @@ impl KeyRing for SystemKeyRing {
 
     #[cfg(not(feature = "keyring"))]
     fn read(&self) -> io::Result<Option<Zeroizing<String>>> {
-        Err(io::ErrorKind::Unsupported.into())
+        Err(io::Error::new(io::ErrorKind::Unsupported, MISSING))
     }
 
     #[cfg(not(feature = "keyring"))]
     fn write(&self, _: &str) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+        Err(io::Error::new(io::ErrorKind::Unsupported, MISSING))
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use switchboard_net::platform::hide_inherited_files;
 use switchboard_net::stdio::child::Command;
 
 use args::Cli;
@@ -13,14 +14,17 @@ use exit::{CommandError, CommandResult, ExitStatus};
 mod args;
 mod command;
 mod compat;
+mod completion;
 mod demo;
 mod doctor;
 mod exit;
+mod file_change;
 mod header;
 mod keyring;
 mod log;
 mod output;
 mod person;
+mod progress;
 mod serve;
 mod sign_in;
 mod signal;
@@ -28,16 +32,19 @@ mod store;
 mod target;
 
 /// Gives memory back when a crowd has gone, which the C library's does not (decision 7).
-#[cfg(not(target_env = "msvc"))]
+#[cfg(all(feature = "jemalloc", not(target_env = "msvc")))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// The first descriptor that is not one of the three standard streams.
-const FIRST_INHERITED: i32 = 3;
-
 fn main() -> ExitCode {
-    // What we were started with is for us alone: servers and their guards must not get it.
-    close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
+    hide_inherited_files();
+    // On a build machine (`CI`), `anstream` would paint on this terminal too.
+    if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+        anstream::ColorChoice::Never.write_global();
+    }
+    if completion::answer() {
+        return ExitCode::SUCCESS;
+    }
     let status = run().unwrap_or_else(|failure| {
         failure.report();
         failure.status
@@ -52,7 +59,11 @@ fn run() -> CommandResult<ExitStatus> {
     let line = said.map(|words| compat::understand(words, &target::variable)).transpose();
     let can_run = |word: &str| Command::new(word).check(&target::environment()).is_ok();
     let (words, notes) = match line.map_err(CommandError::of_usage)? {
-        Some(CommandLine::Ours(words)) => (Some(args::with_dashes(words, can_run)), Vec::new()),
+        Some(CommandLine::Ours(words)) => {
+            let dashed = args::with_dashes(words, target::is_named, can_run);
+            let (words, notes) = dashed.map_err(CommandError::of_usage)?;
+            (Some(words), notes)
+        }
         Some(CommandLine::Theirs { words, notes }) => (Some(words), notes),
         Some(CommandLine::Answer(text)) => {
             _ = std::io::stdout().write_all(text.as_bytes());
@@ -78,17 +89,12 @@ fn run() -> CommandResult<ExitStatus> {
 
 /// Arguments that are none, or that ask for help.
 fn not_parsed(answer: &clap::Error, words: &[String]) -> CommandResult<ExitStatus> {
-    let failure = args::failure_of(answer, words);
     if !std::io::stderr().is_terminal()
-        && let Some(failure) = failure
+        && let Some(failure) = args::failure_of(answer, words)
     {
         return Err(failure);
     }
     // Help and version are answers too; their reader may have closed the stream.
     _ = answer.print();
-    Ok(match failure {
-        Some(failure) => failure.status,
-        None if answer.use_stderr() => ExitStatus::Usage,
-        None => ExitStatus::Success,
-    })
+    Ok(if answer.use_stderr() { ExitStatus::Usage } else { ExitStatus::Success })
 }

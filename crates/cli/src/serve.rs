@@ -11,15 +11,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use switchboard_gateway::authenticator::{Authenticator, Hearing};
 use switchboard_gateway::gateway::{Offered, Place};
-use switchboard_gateway::plan::{GatewayBounds, PlanChanges};
+use switchboard_gateway::plan::{GatewayBounds, IdentityFiles, PlanChanges};
 use switchboard_gateway::policy::{Access, Principal};
 use switchboard_gateway::token::IssuerRule;
-use switchboard_net::access::{ApiKey, Guard, Regex};
+use switchboard_gateway::watch::IdentityWatch;
+use switchboard_net::OwnedTask;
+use switchboard_net::access::{ApiKey, Authenticate, Guard, Regex};
 use switchboard_net::auth::bounded;
 use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::Call;
@@ -29,15 +31,16 @@ use switchboard_net::http::body::BodyBudget;
 use switchboard_net::http::fetch::AddressRange;
 use switchboard_net::http::listen::ListenOptions;
 use switchboard_net::http::site::{Site, SiteOptions, SitePage, SiteRules, Sites};
+use switchboard_net::platform;
+use switchboard_net::stdio::{self, StdioOptions};
 use switchboard_net::upstream::{Ancestry, VARIABLE};
-use switchboard_net::{platform, stdio};
+use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::moment;
 use switchboard_proto::refusal::Refusal;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
 
 use crate::args::{NetworkArgs, ServeArgs, ServedTransport, WebArgs};
 use crate::exit::{CommandError, CommandResult, wrong};
@@ -70,13 +73,18 @@ pub(crate) fn gateway_ancestry(files: &[PathBuf], on_stdio: bool) -> Ancestry {
     let serves: Vec<_> = files.iter().map(real).collect();
     let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
     let source = if names.is_empty() { "the command line".to_owned() } else { names.join(", ") };
-    Ancestry::gateway(serves, &source, variable(VARIABLE).as_deref()).serving_parent(on_stdio)
+    served(Ancestry::gateway(serves, &source, variable(VARIABLE).as_deref()), on_stdio)
 }
 
 /// A bridge: another one that is called with the same words does the same.
 pub(crate) fn bridge_ancestry(on_stdio: bool) -> Ancestry {
     let serves: (Vec<_>, _) = (std::env::args_os().collect(), std::env::current_dir().ok());
-    Ancestry::bridge(serves, variable(VARIABLE).as_deref()).serving_parent(on_stdio)
+    served(Ancestry::bridge(serves, variable(VARIABLE).as_deref()), on_stdio)
+}
+
+/// On stdio the client is the process that started us.
+fn served(ancestry: Ancestry, on_stdio: bool) -> Ancestry {
+    if on_stdio { ancestry.serving_parent() } else { ancestry }
 }
 
 /// Refuses whatever the process that started us asks for, and starts nothing.
@@ -92,9 +100,9 @@ pub(crate) async fn refuse_loop(
         return Err(failure);
     }
     tracing::error!("{}", failure.line());
-    let limits = Arc::new(Limits::default());
     let looping = Arc::new(RefuseLoop { ids: ancestry.above() });
-    Ok(stdio::serve_on(stdio::ours(), Duration::ZERO, looping, false, limits, stop.asked()).await?)
+    let options = StdioOptions::default().grace(Duration::ZERO);
+    Ok(stdio::serve(looping, options, stop.asked()).await?)
 }
 
 /// Answers everything with the reason why nothing is served.
@@ -154,12 +162,12 @@ pub(crate) async fn serve(
     stop: StopSignal,
 ) -> CommandResult {
     let Some(port) = port else {
-        let Some(Offered { backend, shared, .. }) = offers.into_iter().next() else {
+        let Some(Offered { backend, sharing, .. }) = offers.into_iter().next() else {
             return Ok(());
         };
         let grace = Duration::from_secs(args.grace);
-        let asked = stop.asked();
-        return Ok(stdio::serve_on(stdio::ours(), grace, backend, shared, limits, asked).await?);
+        let options = StdioOptions::default().sharing(sharing).limits(limits).grace(grace);
+        return Ok(stdio::serve(backend, options, stop.asked()).await?);
     };
     let places: Vec<_> = offers.iter().map(|offered| offered.place.clone()).collect();
     let authenticator = token_authenticator(web)?;
@@ -182,7 +190,7 @@ fn token_authenticator(web: &WebArgs) -> CommandResult<Option<Arc<Authenticator>
     }
     let mut access = with_issuer(access, issuer, &web.oauth_audience, web.public_url.as_deref())?;
     trust_proxies(&mut access, &web.trusted_proxy);
-    let fetch = target::fetch(None, &NetworkArgs::default())?;
+    let fetch = target::fetch(&NetworkArgs::default())?;
     Ok(Some(Authenticator::fetching(access, LIGHT_SESSIONS, fetch)))
 }
 
@@ -222,7 +230,20 @@ pub(crate) struct Around {
     /// Who is at the doors; none for `--api-key` alone, or nobody.
     pub(crate) authenticator: Option<Arc<Authenticator>>,
     pub(crate) bounds: GatewayBounds,
+    pub(crate) console: Option<ConsoleEntrance>,
 }
+
+/// Another way in to all servers together, and to each: for the page of the console.
+pub(crate) struct ConsoleEntrance {
+    /// What stands before the paths.
+    pub(crate) prefix: &'static str,
+    /// Added to every answer.
+    pub(crate) headers: HeaderMap,
+    pub(crate) gate: Box<dyn Fn(Place) -> Arc<dyn Authenticate> + Send + Sync>,
+}
+
+/// What the paths of the console begin with.
+const CONSOLE_PREFIX: &str = "/console/";
 
 /// The component `web` in log lines.
 const WEB: &str = "switchboard::serve::web";
@@ -232,13 +253,30 @@ pub(crate) struct Web {
     sites: Sites,
     options: ListenOptions,
     listener: TcpListener,
-    address: SocketAddr,
+    at: ServedAt,
+    /// The files of what is shown over TLS.
+    identity: Option<IdentityWatch>,
     /// When others may come in.
     _hearing: Option<Hearing>,
 }
 
+/// Where something is served, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServedAt {
+    pub(crate) address: SocketAddr,
+    pub(crate) is_secure: bool,
+}
+
+impl ServedAt {
+    /// `http` or `https`.
+    pub(crate) fn scheme(self) -> &'static str {
+        if self.is_secure { "https" } else { "http" }
+    }
+}
+
 /// What of a name is escaped in a path.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub(crate) const ESCAPED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The sites at a port, by place, and how they are made.
 pub(crate) struct ServedSites {
@@ -248,9 +286,13 @@ pub(crate) struct ServedSites {
     address: SocketAddr,
     /// Sessions at once, where the user says so.
     sessions: Option<usize>,
+    console: Option<ConsoleEntrance>,
     /// Each with whether its clients share a server, which it cannot unlearn.
-    there: BTreeMap<Place, (Site, bool)>,
+    there: BTreeMap<SiteKey, (Site, Sharing)>,
 }
+
+/// A place, and whether it is for the page of the console.
+type SiteKey = (Place, bool);
 
 impl ServedSites {
     /// Serves what is offered. What is there stays, with its sessions; sessions of what is
@@ -258,10 +300,15 @@ impl ServedSites {
     pub(crate) fn show(&mut self, offers: Vec<Offered>) {
         let mut before = std::mem::take(&mut self.there);
         let mut sites = Vec::new();
-        for offered in offers {
-            let (place, shared) = (offered.place.clone(), offered.shared);
-            let site = match before.remove(&place) {
-                Some((site, same)) if same == shared => {
+        let is_for_page = |offered: &&Offered| {
+            self.console.is_some() && !matches!(offered.place, Place::Group(_))
+        };
+        let for_page: Vec<_> = offers.iter().filter(is_for_page).cloned().collect();
+        let offers = offers.into_iter().map(|offered| (offered, false));
+        for (offered, is_console) in offers.chain(for_page.into_iter().map(|it| (it, true))) {
+            let (key, sharing) = ((offered.place.clone(), is_console), offered.sharing);
+            let site = match before.remove(&key) {
+                Some((site, same)) if same == sharing => {
                     let SiteOptions { guard, limits, .. } = self.template.clone();
                     let max_sessions = self.max_sessions(offered.light);
                     site.adjust(SiteRules { guard, limits, max_sessions });
@@ -269,11 +316,11 @@ impl ServedSites {
                 }
                 other => {
                     other.inspect(|(site, _)| site.close());
-                    self.site(offered)
+                    self.site(offered, is_console)
                 }
             };
             sites.push(site.clone());
-            self.there.insert(place, (site, shared));
+            self.there.insert(key, (site, sharing));
         }
         self.sites.replace(sites);
         for (site, _) in before.into_values() {
@@ -281,16 +328,22 @@ impl ServedSites {
         }
     }
 
-    fn site(&self, offered: Offered) -> Site {
-        let Offered { place, backend, shared, light } = offered;
+    fn site(&self, offered: Offered, is_console: bool) -> Site {
+        let Offered { place, backend, sharing, light } = offered;
         let max_sessions = self.max_sessions(light);
-        let mut options = SiteOptions { shared, max_sessions, ..self.template.clone() };
+        let mut options = self.template.clone().sharing(sharing).max_sessions(max_sessions);
         let escaped = |name| utf8_percent_encode(name, ESCAPED);
         let prefix = match &place {
             Place::All => String::new(),
             Place::Server(name) => format!("/servers/{}", escaped(name)),
             Place::Group(name) => format!("/groups/{}", escaped(name)),
         };
+        if let Some(console) = self.console.as_ref().filter(|_| is_console) {
+            let path = format!("{}{prefix}/mcp", console.prefix);
+            let (headers, gate) = (console.headers.clone(), Some((console.gate)(place)));
+            let alone = options.path(path).sse_path("").message_path("").ws_path("");
+            return Site::new(backend, alone.headers(headers).authenticator(gate));
+        }
         let SiteOptions { path, sse_path, message_path, ws_path, .. } = &mut options;
         for path in [path, sse_path, message_path, ws_path] {
             if !path.is_empty() {
@@ -325,7 +378,7 @@ impl ServedSites {
     /// seen, by all or by those who listen.
     pub(crate) fn end_listens(&self, changes: &PlanChanges) {
         let PlanChanges { changed, adjusted, regranted, .. } = changes;
-        for (place, (site, _)) in &self.there {
+        for ((place, _), (site, _)) in &self.there {
             let Place::Server(server) = place else { continue };
             let is_other = changed.contains(server) || adjusted.contains(server);
             let is_meant = |who: &str| is_other || regranted.iter().any(|name| name == who);
@@ -353,8 +406,9 @@ impl Web {
         web: &WebArgs,
     ) -> CommandResult<(Self, ServedSites)> {
         raise_open_files();
-        let Around { pages, authenticator, bounds } = around;
+        let Around { pages, authenticator, bounds, console } = around;
         let mut template = options(args, web)?;
+        let identity = args.identity_files().map(watch_identity).transpose()?;
         let (listener, address) = bind(&args.host, port).await?;
         let by_keys = authenticator.as_ref().map(|authenticator| authenticator.is_open());
         let is_open = by_keys.unwrap_or(template.authenticator.is_none());
@@ -374,51 +428,69 @@ impl Web {
             authenticator.on_replace(move || sites.recheck())
         });
         let usual = ListenOptions::default();
+        let head = bounds.head.unwrap_or(usual.max_head);
         let idle = web.idle_connection.unwrap_or(args.request_timeout);
-        let options = ListenOptions {
-            max_connections: bounds.connections.unwrap_or_else(max_connections),
-            max_per_address: bounds.connections_each,
-            max_head: bounds.head.unwrap_or(usual.max_head),
-            head_timeout: Duration::from_secs(idle),
-            grace: Duration::from_secs(args.grace),
-            reserve_paths,
-            ..usual
-        };
+        let options = usual
+            .max_connections(bounds.connections.unwrap_or_else(max_connections))
+            .max_per_address(bounds.connections_each)
+            .max_head(head)
+            .head_timeout(Duration::from_secs(idle))
+            .grace(Duration::from_secs(args.grace))
+            .reserve_paths(reserve_paths)
+            .tls(identity.as_ref().map(IdentityWatch::tls));
         bound(&mut template, &bounds);
-        let web = Self { sites: sites.clone(), options, listener, address, _hearing: hearing };
+        let at = ServedAt { address, is_secure: identity.is_some() };
+        let web = Self { sites: sites.clone(), options, listener, at, identity, _hearing: hearing };
         let (sessions, there) = (bounds.sessions, BTreeMap::new());
-        Ok((web, ServedSites { sites, template, authenticator, address, sessions, there }))
+        let sites =
+            ServedSites { sites, template, authenticator, address, sessions, console, there };
+        Ok((web, sites))
     }
 
     /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+    pub(crate) fn at(&self) -> ServedAt {
+        self.at
+    }
+
+    /// What it serves.
+    #[cfg(feature = "console")]
+    pub(crate) fn sites(&self) -> &Sites {
+        &self.sites
     }
 
     /// Serves until a signal.
     pub(crate) async fn serve(self, stop: StopSignal) {
-        announce(self.address, &self.sites);
-        let (sites, grace) = (self.sites.clone(), self.options.grace);
-        let (tell, served) = oneshot::channel::<()>();
-        let serving = async {
-            let asked = Box::pin(stop.clone().asked());
-            self.sites.serve(self.listener, self.options, asked).await;
-            drop(tell);
-        };
-        let stopping = async {
-            stop.clone().asked().await;
-            let served = async { _ = served.await };
-            sites.stop(grace, served).await;
-        };
-        tokio::join!(serving, stopping);
+        announce(self.at, &self.sites);
+        let _following = self.identity.map(|identity| follow_identity(identity, &stop));
+        self.sites.serve(self.listener, self.options, stop.asked()).await;
     }
+}
+
+/// Reads a certificate and its key.
+pub(crate) fn watch_identity(files: IdentityFiles) -> CommandResult<IdentityWatch> {
+    IdentityWatch::new(files).map_err(|error| {
+        CommandError::of(&error)
+            .hint("--tls-cert and --tls-key (\"tlsCert\" and \"tlsKey\" in a file) take PEM files")
+    })
+}
+
+/// Shows a new certificate when its files change, or on SIGHUP.
+fn follow_identity(mut identity: IdentityWatch, stop: &StopSignal) -> OwnedTask {
+    if let Err(error) = identity.listen() {
+        let line = CommandError::of(&error).line();
+        tracing::warn!(target: WEB, "{line}; send SIGHUP after a change");
+    }
+    if let Err(error) = stop.reload_on_hangup(identity.reload(), "the TLS certificate") {
+        tracing::debug!(target: WEB, %error, "SIGHUP is not heard");
+    }
+    identity.follow()
 }
 
 fn options(args: &ServeArgs, web: &WebArgs) -> CommandResult<SiteOptions> {
     let key = web.api_key.as_deref().map(header::filled).transpose()?;
     if key.as_deref().is_some_and(|key| key.trim().is_empty()) {
         let hint = "give a key that is hard to guess, or none: then anybody is let in";
-        return Err(CommandError::new("the API key is empty").hint(hint));
+        return Err(CommandError::new("the API key is empty").hint(hint).of_usage());
     }
     let headers = header::for_answers(&web.response_header)?;
     let usual: &[_] = &[ServedTransport::Http, ServedTransport::Sse];
@@ -428,22 +500,20 @@ fn options(args: &ServeArgs, web: &WebArgs) -> CommandResult<SiteOptions> {
         Some(path) => absolute(path),
         None => usual.to_owned(),
     };
-    Ok(SiteOptions {
-        keep_alive: Duration::from_secs(args.keep_alive),
-        hang_up: args.hang_up_after,
-        body_pause: Duration::from_secs(args.request_timeout),
-        session_idle: Duration::from_secs(args.session_timeout),
-        base: web.base_url.as_deref().unwrap_or_default().trim_end_matches('/').to_owned(),
-        path: place(ServedTransport::Http, &web.path, "/mcp"),
-        sse_path: place(ServedTransport::Sse, &web.sse_path, "/sse"),
-        message_path: place(ServedTransport::Sse, &web.message_path, "/message"),
-        ws_path: place(ServedTransport::Ws, &web.ws_path, "/ws"),
-        authenticator: key.map(|key| Arc::new(ApiKey::new(&key)) as _),
-        headers,
-        stateless: web.stateless,
-        modern: !web.legacy_only,
-        ..SiteOptions::default()
-    })
+    let options = SiteOptions::default()
+        .keep_alive(Duration::from_secs(args.keep_alive))
+        .hang_up(args.hang_up_after)
+        .body_pause(Duration::from_secs(args.request_timeout))
+        .session_idle(Duration::from_secs(args.session_timeout))
+        .base(web.base_url.as_deref().unwrap_or_default().trim_end_matches('/'))
+        .path(place(ServedTransport::Http, &web.path, "/mcp"))
+        .sse_path(place(ServedTransport::Sse, &web.sse_path, "/sse"))
+        .message_path(place(ServedTransport::Sse, &web.message_path, "/message"))
+        .ws_path(place(ServedTransport::Ws, &web.ws_path, "/ws"))
+        .authenticator(key.map(|key| Arc::new(ApiKey::new(&key)) as _))
+        .headers(headers)
+        .stateless(web.stateless);
+    Ok(if web.legacy_only { options.without_modern() } else { options })
 }
 
 /// Whether a host is this machine, and no other reaches it.
@@ -513,21 +583,67 @@ fn status(sites: &Sites, places: &[Place]) -> String {
     status.to_string()
 }
 
-/// A line on stdout for each server, so that a script that used port 0 learns the URL.
-fn announce(address: SocketAddr, sites: &Sites) {
+/// A line on stdout for each server, so that a script that used port 0 learns the URL. The log
+/// has one line for the first of them, and one for the others.
+fn announce(at: ServedAt, sites: &Sites) {
+    let (address, web) = (at.address, at.scheme());
+    let socket = if at.is_secure { "wss" } else { "ws" };
     let mut stdout = io::stdout().lock();
-    for site in sites.each().iter() {
+    // What is for the page of the console is for no client.
+    let is_for_clients = |site: &&Site| !site.options().path.starts_with(CONSOLE_PREFIX);
+    let all = sites.each();
+    let sites: Vec<_> = all.iter().filter(is_for_clients).collect();
+    for (number, site) in sites.iter().enumerate() {
         let SiteOptions { path, sse_path, ws_path, .. } = site.options();
-        let places = [("http", path), ("http", sse_path), ("ws", ws_path)];
+        let places = [(web, path), (web, sse_path), (socket, ws_path)];
         let places = places.into_iter().filter(|(_, path)| !path.is_empty());
         let urls: Vec<_> =
             places.map(|(scheme, path)| format!("{scheme}://{address}{path}")).collect();
         let first = urls.first().map_or("", String::as_str);
+        let first = first.replacen(&address.to_string(), &reachable(address), 1);
         let told = writeln!(stdout, "{first}").and_then(|()| stdout.flush());
         if let Err(error) = told {
             // The server is of use all the same.
             tracing::debug!(target: WEB, %error, "nobody reads stdout");
         }
-        tracing::info!(target: WEB, "serving {}", urls.join(" and "));
+        if number == 0 {
+            tracing::info!(target: WEB, "serving {}", urls.join(" and "));
+        }
+    }
+    if let Some(other) = sites.get(1) {
+        let more = sites.len().saturating_sub(2);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        tracing::info!(target: WEB, "also serving {}{more}", first_path(other.options()));
+    }
+}
+
+fn first_path(options: &SiteOptions) -> &str {
+    let SiteOptions { path, sse_path, ws_path, .. } = options;
+    [path, sse_path, ws_path].into_iter().find(|path| !path.is_empty()).map_or("", |path| path)
+}
+
+/// An address that a client on this machine can use; all addresses of a machine are none.
+fn reachable(address: SocketAddr) -> String {
+    match address.ip() {
+        IpAddr::V4(all) if all.is_unspecified() => format!("127.0.0.1:{}", address.port()),
+        IpAddr::V6(all) if all.is_unspecified() => format!("localhost:{}", address.port()),
+        _ => address.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_addresses_of_a_machine_are_told_as_one_that_can_be_used() {
+        for (bound, told) in [
+            ("0.0.0.0:80", "127.0.0.1:80"),
+            ("[::]:80", "localhost:80"),
+            ("127.0.0.1:80", "127.0.0.1:80"),
+            ("[::1]:80", "[::1]:80"),
+        ] {
+            assert_eq!(reachable(bound.parse().unwrap()), told);
+        }
     }
 }

@@ -38,16 +38,16 @@ pub(crate) struct AskUser {
     pub(crate) owns_stdin: bool,
 }
 
-/// The server with the token of its account, and that account, where it wants one. `fetch`
-/// reaches the authorization server.
+/// The server with the token of its account, and that account, where it wants one.
 pub(crate) fn with_tokens(
     found: &NamedServer,
     args: &OauthArgs,
     asking: AskUser,
-    fetch: Fetch,
 ) -> CommandResult<(ServerTarget, Option<Authorizer>)> {
     let server = found.server.clone();
-    let Some(headers) = shown_beside(found) else { return Ok((server, None)) };
+    let (Some(headers), Some(fetch)) = (shown_beside(found), server.fetch().cloned()) else {
+        return Ok((server, None));
+    };
     let authorizer = authorizer(found, args, asking, fetch)?;
     let credential = OauthCredential::new(authorizer.clone(), headers);
     Ok((server.showing(Arc::new(credential)), Some(authorizer)))
@@ -66,7 +66,7 @@ pub(crate) fn shown_beside(found: &NamedServer) -> Option<HeaderMap> {
 /// `switchboard login`. A gateway asks nobody.
 pub(crate) fn shared_accounts(args: &CredentialArgs) -> Accounts {
     let reach = ReachPolicy { is_strict: true, ..ReachPolicy::default() };
-    let options = SignInOptions { mode: LoginMode::Never, reach, ..SignInOptions::default() };
+    let options = SignInOptions::default().mode(LoginMode::Never).reach(reach);
     let store = Arc::new(UserStore::new(&args.store));
     Accounts::new(store, Arc::new(Nobody), options, args.account.clone())
 }
@@ -189,20 +189,20 @@ fn options(plan: &OauthPlan, args: &OauthArgs, login: LoginChoice) -> SignInOpti
     let (said, callback) = (|text: &Option<String>| text.clone(), &plan.callback);
     let path = said(&args.callback_path).or_else(|| callback.path.clone());
     let host = said(&args.callback_host).or_else(|| callback.host.clone());
-    SignInOptions {
-        callback_host: host.unwrap_or(defaults.callback_host),
-        callback_port: args.callback_port.or(callback.port),
-        callback_path: path.unwrap_or_else(|| CALLBACK_PATH.to_owned()),
-        success_url: args.auth_success_url.clone(),
-        wait: args.auth_timeout.map_or(defaults.wait, Duration::from_secs),
-        reach: ReachPolicy { allowed: plan.allow_private.clone(), ..ReachPolicy::default() },
-        mode: match login {
+    let host = host.unwrap_or_else(|| defaults.callback_host.clone());
+    let wait = args.auth_timeout.map_or(defaults.wait, Duration::from_secs);
+    defaults
+        .callback_host(host)
+        .callback_port(args.callback_port.or(callback.port))
+        .callback_path(path.unwrap_or_else(|| CALLBACK_PATH.to_owned()))
+        .success_url(args.auth_success_url.clone())
+        .wait(wait)
+        .reach(ReachPolicy { allowed: plan.allow_private.clone(), ..ReachPolicy::default() })
+        .mode(match login {
             LoginChoice::Wait => LoginMode::Wait,
             LoginChoice::Defer => LoginMode::Defer,
             LoginChoice::Never => LoginMode::Never,
-        },
-        ..defaults
-    }
+        })
 }
 
 /// The user's store, which is opened when something is to be found in it. So those who

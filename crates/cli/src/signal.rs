@@ -52,9 +52,13 @@ impl StopSignal {
         });
     }
 
-    /// Reads the files again on SIGHUP. Where it says that the terminal we were
+    /// Reads files again on SIGHUP: `what` they are. Where it says that the terminal we were
     /// started from is closed, we stop, as we would without this.
-    pub(crate) fn reload_on_hangup(&self, reload: Arc<Reload>) -> io::Result<()> {
+    pub(crate) fn reload_on_hangup(
+        &self,
+        reload: Arc<Reload>,
+        what: &'static str,
+    ) -> io::Result<()> {
         let mut signals = signal(SignalKind::hangup())?;
         let (ask, had_terminal) = (self.ask.clone(), io::stdin().is_terminal());
         tokio::spawn(async move {
@@ -62,7 +66,7 @@ impl StopSignal {
                 if had_terminal && !io::stdin().is_terminal() {
                     ask.send_replace(true);
                 } else {
-                    tracing::info!("SIGHUP: reading the configuration again");
+                    tracing::info!("SIGHUP: reading {what} again");
                     reload.now();
                 }
             }

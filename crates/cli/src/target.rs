@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use http::{HeaderMap, Uri};
 use switchboard_gateway::config::{
-    Config, Entry, OauthPlan, Problem, ReadError, ServerOptions, Surroundings, Weight, known,
-    nearest,
+    Config, Entry, GatewaySection, OauthPlan, Problem, ReadError, ServerOptions, Surroundings,
+    Weight, known, nearby, nearest,
 };
-use switchboard_net::http::fetch::{Fetch, FetchOptions, ProxySettings};
+use switchboard_gateway::plan::ServerPlan;
+use switchboard_net::http::fetch::{Fetch, FetchOptions, ProxySettings, ServerTls};
+use switchboard_net::http::tls::TlsIdentity;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 
-use crate::args::{CommandArgs, NetworkArgs, RemoteArgs};
+use crate::args::{CommandArgs, NetworkArgs, RemoteArgs, TlsArgs};
 use crate::exit::{CommandError, CommandResult, cannot, wrong};
 use crate::header;
 use crate::store::KEY_VARIABLE;
@@ -66,28 +68,29 @@ pub(crate) fn remote(
     network: &NetworkArgs,
     local: &CommandArgs,
 ) -> CommandResult<NamedServer> {
-    let (mut target, options, oauth) = if text.contains("://") {
+    let (mut plan, options) = if text.contains("://") {
         let (strategy, headers) = (Strategy::default(), HeaderMap::new());
         let target = Target::Url { url: url(text)?, strategy, headers };
-        (target, ServerOptions::default(), OauthPlan::default())
+        (ServerPlan::new(text, target), ServerOptions::default())
     } else {
         let entry = find_named(text, files)?;
-        (entry.plan.target, entry.options, entry.plan.oauth)
+        (entry.plan, entry.options)
     };
-    if let (Target::Url { strategy, .. }, Some(wanted)) = (&mut target, args.transport) {
+    if let (Target::Url { strategy, .. }, Some(wanted)) = (&mut plan.target, args.transport) {
         *strategy = wanted;
     }
-    Ok(NamedServer { server: with_options(target, args, network, local)?, options, oauth })
+    let oauth = plan.oauth.clone();
+    Ok(NamedServer { server: with_options(plan, args, network, local)?, options, oauth })
 }
 
 /// The server with what the options add to it.
 fn with_options(
-    target: Target,
+    plan: ServerPlan,
     args: &RemoteArgs,
     network: &NetworkArgs,
     local: &CommandArgs,
 ) -> CommandResult<ServerTarget> {
-    let (url, strategy, given) = match target {
+    let (url, strategy, given) = match plan.target {
         Target::Command(command) => {
             return Ok(ServerTarget::command(with_args(command, local), environment()));
         }
@@ -100,7 +103,44 @@ fn with_options(
     }
     said.extend_from_slice(&args.header);
     let headers = header::merge(given, &said, variable)?;
-    Ok(ServerTarget::url(url, strategy, headers, fetch(args.ca_file.as_deref(), network)?))
+    let fetch = with_tls(&fetch(network)?, &url, plan.tls, &args.tls)?;
+    Ok(ServerTarget::url(url, strategy, headers, fetch))
+}
+
+/// The HTTP client for a server. `said` is what its file says about TLS; flags come on top of it.
+pub(crate) fn with_tls(
+    fetch: &Fetch,
+    url: &Uri,
+    said: ServerTls,
+    args: &TlsArgs,
+) -> CommandResult<Fetch> {
+    let mut tls = said;
+    let look = |file: &Path| format!("look into {}", file.display());
+    if let Some(file) = &args.ca_file {
+        let hint = "--ca-file wants a file with certificates in PEM form";
+        let pem = std::fs::read(file).map_err(cannot("read", file, hint))?;
+        tls.trust_pem(&pem).map_err(|error| CommandError::of(&error).hint(look(file)))?;
+    }
+    if let Some(file) = &args.client_cert {
+        let hint = "--client-cert and --client-key want files in PEM form";
+        let key_file = args.client_key.as_ref().unwrap_or(file);
+        let certificate = std::fs::read(file).map_err(cannot("read", file, hint))?;
+        let key = std::fs::read(key_file).map_err(cannot("read", key_file, hint))?;
+        let identity = TlsIdentity::from_pem(&certificate, &key);
+        let identity = identity
+            .map_err(|error| CommandError::of(&error).hint(look(file)).hint(look(key_file)))?;
+        tls.identity = Some(identity);
+    }
+    tls.is_insecure |= args.insecure;
+    if tls.is_insecure {
+        let from = if args.insecure { "--insecure" } else { "\"insecure\" in the file" };
+        // Commands that end soon log nothing below it.
+        tracing::error!(
+            "{from}: the certificate of {} is not verified, so whoever is on the way can read and change all that is sent",
+            url.host().unwrap_or_default()
+        );
+    }
+    fetch.with_tls(url, &tls).map_err(|error| CommandError::of(&error))
 }
 
 /// A command under a name of its own; like a command of ours but for its variables.
@@ -124,13 +164,13 @@ pub(crate) fn named_in(
     }
     let wanted = config.servers.into_iter().filter(|entry| entry.enabled);
     let servers = wanted.map(|entry| {
-        let target = match entry.plan.target {
-            Target::Command(command) => Target::Command(command.name(&entry.plan.name)),
-            url @ Target::Url { .. } => url,
-        };
-        let server = with_options(target, args, network, &local)?;
-        let (options, oauth) = (entry.options, entry.plan.oauth);
-        Ok((entry.plan.name, NamedServer { server, options, oauth }))
+        let Entry { options, mut plan, .. } = entry;
+        let (name, oauth) = (plan.name.clone(), plan.oauth.clone());
+        if let Target::Command(command) = plan.target {
+            plan.target = Target::Command(command.name(&name));
+        }
+        let server = with_options(plan, args, network, &local)?;
+        Ok((name, NamedServer { server, options, oauth }))
     });
     servers.collect()
 }
@@ -140,21 +180,15 @@ pub(crate) fn not_read(error: &ReadError) -> CommandError {
     CommandError::of(error).hint(error.instead())
 }
 
-/// The HTTP client that the options describe, which trusts the certificates in a file too.
-pub(crate) fn fetch(ca_file: Option<&Path>, network: &NetworkArgs) -> CommandResult<Fetch> {
-    let mut options = FetchOptions { only_ipv4: network.ipv4, ..FetchOptions::default() };
+/// The HTTP client that the options describe.
+pub(crate) fn fetch(network: &NetworkArgs) -> CommandResult<Fetch> {
+    let mut options = FetchOptions::default();
+    options.only_ipv4 = network.ipv4;
     if !network.direct {
         options.proxy = ProxySettings::from_vars(variables());
     }
     if let Some(seconds) = network.connect_timeout {
         options.connect_timeout = Duration::from_secs(seconds);
-    }
-    if let Some(file) = ca_file {
-        let hint = "--ca-file wants a file with certificates in PEM form";
-        let pem = std::fs::read(file).map_err(cannot("read", file, hint))?;
-        options.trust_pem(&pem).map_err(|error| {
-            CommandError::of(&error).hint(format!("look into {}", file.display()))
-        })?;
     }
     Fetch::new(options).map_err(|error| {
         CommandError::of(&error).hint("HTTP_PROXY, HTTPS_PROXY and ALL_PROXY take http://host:port")
@@ -202,8 +236,8 @@ fn command(line: Option<&str>, words: &[String], args: &CommandArgs) -> CommandR
 
 /// What the options say comes after what the command says itself.
 fn with_args(command: Command, args: &CommandArgs) -> Command {
-    let command = args.env.iter().fold(command, |command, it| command.env(&it.name, &it.value));
-    let command = command.pass_environment(args.pass_environment);
+    let mut command = args.env.iter().fold(command, |command, it| command.env(&it.name, &it.value));
+    command.pass_environment = args.pass_environment;
     args.cwd.iter().fold(command, Command::cwd)
 }
 
@@ -256,6 +290,42 @@ fn find_named(name: &str, files: &[PathBuf]) -> CommandResult<Entry> {
     let what = format!("no configuration file names a server {name:?}");
     let failure = hints.into_iter().fold(CommandError::new(what), CommandError::hint);
     Err(failure.hint("name another file with --config FILE, give a URL, or a command after --"))
+}
+
+/// Whether a configuration file in the usual places has a server of this name.
+pub(crate) fn is_named(name: &str) -> bool {
+    names(&[]).iter().any(|it| it == name)
+}
+
+/// The servers that these files name, or those in the usual places.
+pub(crate) fn names(files: &[PathBuf]) -> Vec<String> {
+    let Ok(around) = surroundings() else { return Vec::new() };
+    let usual = || known(&around).into_iter().map(|(_, file)| file).collect();
+    let files = if files.is_empty() { usual() } else { files.to_vec() };
+    let configs = files.iter().filter_map(|file| Config::read(file, &around).ok());
+    configs.flat_map(|config| config.names().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+/// The files to serve if the user names none: those of the working folder, and ours, if they
+/// say something about servers or about a gateway.
+pub(crate) fn nearby_files(around: &Surroundings) -> Vec<PathBuf> {
+    let files = nearby(around).into_iter().map(|(_, file)| file);
+    let is_meant = |file: &PathBuf| match Config::read(file, around) {
+        Ok(config) => {
+            config.names().next().is_some() || config.gateway != GatewaySection::default()
+        }
+        // Whoever serves it says what is wrong with it.
+        Err(error) => !error.is_without_servers(),
+    };
+    files.filter(is_meant).collect()
+}
+
+/// The first file of a client of the user that names servers.
+pub(crate) fn client_file(around: &Surroundings) -> Option<PathBuf> {
+    let has_servers = |file: &PathBuf| {
+        Config::read(file, around).is_ok_and(|config| config.names().next().is_some())
+    };
+    known(around).into_iter().map(|(_, file)| file).find(has_servers)
 }
 
 /// The environment and the folder, as far as they are text.

@@ -141,7 +141,7 @@ fn echo_params(tool: &str, size: usize) -> Value {
 /// Answers never become streams because they are late, as some are in valgrind.
 fn site_options() -> SiteOptions {
     let limits = Limits { stream_after: DEADLINE, ..Limits::default() };
-    SiteOptions { limits: Arc::new(limits), ..SiteOptions::default() }
+    SiteOptions::default().limits(limits)
 }
 
 fn one_site(backend: Arc<dyn Backend>) -> Sites {
@@ -170,7 +170,7 @@ async fn connect_gateway(era: Era, tools: usize, access: Access, more: &str) -> 
     let all = gateway.places().into_iter().find(|offered| offered.place == Place::All);
     let all = all.expect("every gateway has /mcp");
     let gate = gateway.authenticator().gate_at(Some(Place::All), vec!["/mcp".to_owned()]);
-    let options = SiteOptions { authenticator: Some(gate), shared: all.shared, ..site_options() };
+    let options = site_options().authenticator(Some(gate)).sharing(all.sharing);
     let guard = options.guard.clone();
     let sites = Sites::new(guard, vec![Site::new(all.backend, options)], Vec::new());
     let starting = async {

@@ -105,7 +105,8 @@ impl Accounts {
             AccountOwner::Operator => {
                 let person = Arc::clone(&self.person);
                 let authorizer = self.authorizer(server, None, fetch, person)?;
-                Arc::new(OauthCredential::beside(authorizer, others, wanted.is_none()))
+                let credential = OauthCredential::beside(authorizer, others);
+                Arc::new(if wanted.is_none() { credential.yielding() } else { credential })
             }
             AccountOwner::EachUser => {
                 let (accounts, server) = (self.clone(), server.clone());
@@ -133,7 +134,7 @@ impl Accounts {
         if principal.is_none() && account.account.is_none() {
             account.account.clone_from(&self.account);
         }
-        let mut options = SignInOptions { name: server.name.clone(), ..self.options.clone() };
+        let mut options = self.options.clone().name(server.name.clone());
         options.reach.allowed.extend_from_slice(&server.oauth.allow_private);
         let (settings, store) = (server.oauth.settings.clone(), Arc::clone(&self.store));
         Some(Authorizer::new(account, settings, store, fetch, person, options))
@@ -265,7 +266,7 @@ impl UserCredential {
             let authorizer =
                 self.accounts.authorizer(&self.server, Some(principal), fetch, person)?;
             let others = Arc::clone(&self.others);
-            let credential = OauthCredential::beside(authorizer.clone(), others, false);
+            let credential = OauthCredential::beside(authorizer.clone(), others);
             Some(UserTokens { authorizer, credential })
         })
     }

@@ -16,31 +16,31 @@
 //!
 //! Users with access tokens are not in the plan. `token_user.rs` has them while they are here.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
-use std::time::Instant;
 
-use http::{HeaderMap, HeaderValue};
-use switchboard_net::access::{AuthAnswer, AuthDenial, Authenticate, EntryRequest, Standing, Who};
+use switchboard_net::access::{Authenticate, Who};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_proto::Table;
-use switchboard_proto::refusal::Refusal;
 
 use crate::gateway::Place;
 use crate::issuer::{Clock, Issuers, KnownToken, system_clock};
-use crate::policy::{Access, Denied, Grant, KeyHash, Meter, Principal};
+use crate::policy::{Access, Grant, KeyHash, Meter, Principal};
 use crate::token::TokenAccess;
 use crate::{lock, read, write};
+use entrance::EntranceGate;
+use present_user::PresentUser;
 
 pub(crate) use token_user::{SubjectToken, TokenUser};
 
+mod entrance;
+mod present_user;
 mod token_gate;
 mod token_user;
 
-/// Where everything is that a gateway serves.
-const ENDPOINT: &str = "/mcp";
+/// What whoever runs the gateway is called in logs and lists.
+const OPERATOR: &str = "operator";
 
 /// Knows who may come in at present.
 pub struct Authenticator {
@@ -52,6 +52,8 @@ pub struct Authenticator {
     /// Who checks access tokens.
     issuers: Arc<Issuers>,
     token_users: token_user::TokenUsers,
+    /// Whoever has shown that they run this gateway. Nothing is kept from them.
+    operator: Arc<Usage>,
 }
 
 type OnReplace = dyn Fn() + Send + Sync;
@@ -82,12 +84,6 @@ impl fmt::Debug for SessionRoom {
     }
 }
 
-/// Takes one more of something, if there are not so many yet.
-fn take_one(taken: &AtomicUsize, most: usize) -> bool {
-    let one_more = |taken| (taken < most).then_some(taken + 1);
-    taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
-}
-
 impl Authenticator {
     /// Sessions of all together, where nobody says otherwise: it takes some
     /// kilobytes to remember one.
@@ -116,7 +112,9 @@ impl Authenticator {
         let issuers = Issuers::new(fetch, clock, &token_users.earlier);
         issuers.follow(access.tokens.as_deref());
         let table = RwLock::new(Arc::new(KeyTable::default().next(access)));
-        Arc::new(Self { table, sessions, hear: Mutex::default(), issuers, token_users })
+        let operator = Principal { name: OPERATOR.to_owned(), ..Principal::default() };
+        let operator = Arc::new(Usage::new(&Arc::new(operator)));
+        Arc::new(Self { table, sessions, hear: Mutex::default(), issuers, token_users, operator })
     }
 
     /// Lets in whom `access` names, from here on. When this returns, a key that is
@@ -176,7 +174,11 @@ impl Authenticator {
 
     /// Who somebody is that was let in, with what they may use at present.
     pub(crate) fn principal_of(&self, who: &Who) -> Option<Arc<Principal>> {
-        match who.standing::<PresentUser>().and_then(PresentUser::token) {
+        let present = who.standing::<PresentUser>();
+        if present.is_some_and(|present| Arc::ptr_eq(&present.user, &self.operator)) {
+            return Some(self.operator.principal());
+        }
+        match present.and_then(PresentUser::token) {
             Some(token) => Some(self.token_user(&token)?.principal),
             None => self.principal(who.name()),
         }
@@ -242,6 +244,38 @@ impl Authenticator {
         Arc::new(EntranceGate { authenticator: Arc::clone(self), place, paths })
     }
 
+    /// A user who is let in by this.
+    fn enter(
+        &self,
+        user: &Arc<Usage>,
+        key: Option<KeyHash>,
+        token: Option<Arc<KnownToken>>,
+    ) -> Who {
+        let room = Arc::clone(&self.sessions);
+        let (user, token) = (Arc::clone(user), token.map(RwLock::new));
+        let (name, identity) = (Arc::clone(&user.name), user.identity.clone());
+        let who = Who::with(name, Arc::new(PresentUser { user, key, token, room }));
+        match identity {
+            Some(identity) => who.marked(identity),
+            None => who,
+        }
+    }
+
+    /// Whoever has shown that they run this gateway.
+    #[cfg(feature = "console")]
+    pub(crate) fn enter_as_operator(&self) -> Who {
+        self.enter(&self.operator, None, None)
+    }
+
+    /// The user of this name, if this is a key of theirs.
+    #[cfg(feature = "console")]
+    pub(crate) fn enter_by_key(&self, name: &str, key: &KeyHash) -> Option<Who> {
+        let table = self.table();
+        let user = table.users.get(name)?;
+        let is_theirs = user.principal().keys.iter().any(|own| own.matches(key));
+        is_theirs.then(|| self.enter(user, Some(*key), None))
+    }
+
     fn table(&self) -> Arc<KeyTable> {
         Arc::clone(&read(&self.table))
     }
@@ -265,101 +299,6 @@ impl KeyTable {
         }
         (next.access, next.edition) = (access, self.edition + 1);
         next
-    }
-}
-
-/// Admits clients at one entrance.
-#[derive(Clone)]
-struct EntranceGate {
-    authenticator: Arc<Authenticator>,
-    place: Option<Place>,
-    /// Where the place is.
-    paths: Vec<String>,
-}
-
-impl EntranceGate {
-    /// The pages are for those from whom nothing is kept.
-    fn lets(&self, grant: &Grant) -> bool {
-        match &self.place {
-            None => grant.is_open(),
-            Some(Place::All) => true,
-            Some(Place::Group(name)) => grant.has_group(name),
-            Some(Place::Server(name)) => grant.has_server(name),
-        }
-    }
-
-    /// What somebody is told whom this place is not for.
-    fn not_for_them(&self) -> AuthDenial {
-        match &self.place {
-            None => AuthDenial::forbidden("this page is for keys that may use every server"),
-            // Whoever may not use a server or a group is not to know that it is there.
-            Some(_) => AuthDenial::nothing_here(ENDPOINT),
-        }
-    }
-
-    /// A user who is let in by this.
-    fn enter(
-        &self,
-        user: &Arc<Usage>,
-        key: Option<KeyHash>,
-        token: Option<Arc<KnownToken>>,
-    ) -> Who {
-        let room = Arc::clone(&self.authenticator.sessions);
-        let (user, token) = (Arc::clone(user), token.map(RwLock::new));
-        let (name, identity) = (Arc::clone(&user.name), user.identity.clone());
-        let who = Who::with(name, Arc::new(PresentUser { user, key, token, room }));
-        match identity {
-            Some(identity) => who.marked(identity),
-            None => who,
-        }
-    }
-}
-
-impl Authenticate for EntranceGate {
-    fn authenticate(&self, headers: &HeaderMap) -> Result<Who, AuthDenial> {
-        let table = self.authenticator.table();
-        let (principal, key) = table.access.identify(headers).map_err(refused)?;
-        if !self.lets(&principal.grant) {
-            return Err(self.not_for_them());
-        }
-        let user = table.users.get(principal.name.as_str());
-        Ok(self.enter(user.ok_or_else(|| refused(Denied::UnknownKey))?, key, None))
-    }
-
-    fn admit(&self, request: EntryRequest<'_>) -> AuthAnswer {
-        let table = self.authenticator.table();
-        match &table.access.tokens {
-            None => AuthAnswer::Now(self.authenticate(request.headers())),
-            Some(tokens) => self.admit_with_tokens(&table, tokens, request),
-        }
-    }
-
-    fn keeps(&self, who: &Who) -> bool {
-        let principal = self.authenticator.principal_of(who);
-        principal.is_some_and(|principal| self.lets(&principal.grant))
-    }
-
-    fn step_up(&self, request: EntryRequest<'_>, scope: &str) -> AuthDenial {
-        self.insufficient(&self.authenticator.table(), request, scope)
-    }
-
-    fn page(&self, request: EntryRequest<'_>) -> Option<String> {
-        let table = self.authenticator.table();
-        token_gate::metadata(table.access.tokens.as_deref()?, request)
-    }
-}
-
-fn refused(denied: Denied) -> AuthDenial {
-    let challenge = match denied {
-        Denied::UnknownKey => HeaderValue::from_static("Bearer error=\"invalid_token\""),
-        _ => HeaderValue::from_static("Bearer"),
-    };
-    AuthDenial::unknown(challenge, format!("{denied}; send it as X-API-Key or as a bearer token"))
-}
-
-impl fmt::Debug for EntranceGate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EntranceGate").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
@@ -417,83 +356,6 @@ impl Usage {
     fn change(&self, principal: &Arc<Principal>) {
         lock(&self.meter).adjust(principal.rate, principal.calls);
         *write(&self.principal) = Arc::clone(principal);
-    }
-}
-
-/// A user who is there.
-#[derive(Debug)]
-struct PresentUser {
-    user: Arc<Usage>,
-    /// What they showed.
-    key: Option<KeyHash>,
-    /// Or the token that they showed last.
-    token: Option<RwLock<Arc<KnownToken>>>,
-    room: Arc<SessionRoom>,
-}
-
-impl PresentUser {
-    fn token(&self) -> Option<Arc<KnownToken>> {
-        self.token.as_ref().map(|token| Arc::clone(&read(token)))
-    }
-}
-
-impl Standing for PresentUser {
-    fn begin_call(&self, now: Instant) -> Result<(), Refusal> {
-        lock(&self.user.meter).enter(now)
-    }
-
-    fn count_notification(&self, now: Instant) -> Result<(), Refusal> {
-        lock(&self.user.meter).pay(now)
-    }
-
-    fn end_call(&self) {
-        lock(&self.user.meter).leave();
-    }
-
-    fn begin_session(&self) -> Result<(), Refusal> {
-        let all = self.room.most.load(Ordering::Relaxed);
-        // Where the file says nothing of a key, it leaves a quarter of all to others.
-        let share = if self.user.name.is_empty() { usize::MAX } else { all - all / 4 };
-        let most = self.user.principal().sessions.unwrap_or(share);
-        if !take_one(&self.user.sessions, most) {
-            return Err(Refusal::TooManySessions);
-        }
-        if !take_one(&self.room.taken, all) {
-            self.user.sessions.fetch_sub(1, Ordering::Relaxed);
-            return Err(Refusal::TooManySessions);
-        }
-        Ok(())
-    }
-
-    fn end_session(&self) {
-        self.user.sessions.fetch_sub(1, Ordering::Relaxed);
-        self.room.taken.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn is_current(&self) -> bool {
-        if let Some(token) = &self.token {
-            let until = self.user.until.load(Ordering::Relaxed);
-            return self.is_known() && read(token).is_signed() && (self.room.clock)() <= until;
-        }
-        let has = |key: &KeyHash| self.user.principal().keys.contains(key);
-        self.is_known() && self.key.as_ref().is_none_or(has)
-    }
-
-    fn renew(&self, newer: &dyn Standing) {
-        let newer = newer.as_any().and_then(|newer| newer.downcast_ref::<Self>());
-        if let (Some(token), Some(newer)) = (&self.token, newer.and_then(Self::token))
-            && !Arc::ptr_eq(&read(token), &newer)
-        {
-            *write(token) = newer;
-        }
-    }
-
-    fn as_any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
-    fn is_known(&self) -> bool {
-        !self.user.is_gone.load(Ordering::SeqCst)
     }
 }
 

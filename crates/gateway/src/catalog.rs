@@ -11,24 +11,30 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 use switchboard_net::roster::{Definition, ListKind};
+use switchboard_proto::Table;
 use switchboard_proto::header::param::{self, Annotation};
 use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::pattern::fit_in_order;
 use switchboard_proto::refusal::{Refusal, code};
-use switchboard_proto::revision::Era;
+use switchboard_proto::revision::{Era, Revision};
 
+use crate::lock;
 use crate::plan::{Edit, ServerPlan};
 use crate::search::{Document, Index};
 
 /// Definitions on one page. Many clients read the first page only, so it is a large one.
 pub const PAGE: usize = 1000;
+
+/// Where a list says, in its `_meta`, which servers are not in it, or are as they were at an
+/// earlier time.
+pub const DEFERRED: &str = "switchboard/deferred";
 
 /// What is offered, and whose it is.
 #[derive(Debug, Default)]
@@ -45,7 +51,22 @@ pub struct Catalog {
     seek: OnceLock<Index>,
     /// The bytes of all definitions.
     pub(crate) bytes: usize,
+    shown: Mutex<Table<PageKey, Arc<ShownPage>>>,
 }
+
+/// The list, where its page begins, and in whose words it is: none are those of the newest.
+type PageKey = (ListKind, usize, Option<Revision>);
+
+/// A page as clients see it.
+#[derive(Debug)]
+pub(crate) struct ShownPage {
+    /// Its definitions, as `{"tools":[…]}`.
+    pub(crate) text: Bytes,
+    pub(crate) next: Option<String>,
+}
+
+/// Pages that are kept as clients see them. Most clients ask for the same few.
+const SHOWN_PAGES: usize = 16;
 
 /// Whose something is, and what its server calls it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -188,18 +209,54 @@ impl Catalog {
         cursor: Option<&str>,
         size: usize,
     ) -> Result<ListPage, BadCursor> {
+        Ok(self.page_at(kind, self.start(kind, cursor)?, size))
+    }
+
+    fn start(&self, kind: ListKind, cursor: Option<&str>) -> Result<usize, BadCursor> {
+        let Some(cursor) = cursor else { return Ok(0) };
+        let (index, server) = cursor.split_once(':').ok_or(BadCursor)?;
+        let index: usize = index.parse().map_err(|_| BadCursor)?;
         let list = &self.lists[kind as usize];
-        let start = match cursor {
-            None => 0,
-            Some(cursor) => {
-                let (index, server) = cursor.split_once(':').ok_or(BadCursor)?;
-                let index: usize = index.parse().map_err(|_| BadCursor)?;
-                list.partition_point(|item| (&*item.server, item.index) < (server, index))
-            }
-        };
+        Ok(list.partition_point(|item| (&*item.server, item.index) < (server, index)))
+    }
+
+    fn page_at(&self, kind: ListKind, start: usize, size: usize) -> ListPage {
+        let list = &self.lists[kind as usize];
         let items = list[start..].iter().take(size).map(|item| item.text.clone()).collect();
         let next = list.get(start.saturating_add(size));
-        Ok(ListPage { items, next: next.map(|item| format!("{}:{}", item.index, item.server)) })
+        ListPage { items, next: next.map(|item| format!("{}:{}", item.index, item.server)) }
+    }
+
+    /// A page in the words of a revision, which `write` makes once.
+    pub(crate) fn shown(
+        &self,
+        kind: ListKind,
+        cursor: Option<&str>,
+        words: Option<Revision>,
+        write: impl FnOnce(&[Bytes]) -> Bytes,
+    ) -> Result<Arc<ShownPage>, BadCursor> {
+        let start = self.start(kind, cursor)?;
+        let key = (kind, start, words);
+        if let Some(page) = lock(&self.shown).get(&key) {
+            return Ok(Arc::clone(page));
+        }
+        let ListPage { items, next } = self.page_at(kind, start, PAGE);
+        let page = Arc::new(ShownPage { text: write(&items), next });
+        // A client may begin anywhere; the pages of honest ones begin here.
+        if start % PAGE != 0 {
+            return Ok(page);
+        }
+        let mut shown = lock(&self.shown);
+        if shown.len() >= SHOWN_PAGES {
+            shown.clear();
+        }
+        shown.insert(key, Arc::clone(&page));
+        Ok(page)
+    }
+
+    /// The bytes of the pages that are kept as clients see them.
+    pub(crate) fn shown_bytes(&self) -> usize {
+        lock(&self.shown).values().map(|page| page.text.len()).sum()
     }
 
     /// Whose this is, and what its server calls it.

@@ -4,7 +4,7 @@
 //!   text ──▶ tree.rs ──▶ client_files.rs ──▶ entry.rs, key.rs, expand.rs ──▶ Entry
 //!            JSON with     where the           what each key means,
 //!            comments,     servers are         variables filled in
-//!            TOML
+//!            TOML, YAML
 //! ```
 //!
 //! Every client has its own dialect: `mcpServers`, `servers`, `[mcp_servers.x]` and
@@ -26,31 +26,46 @@ use switchboard_net::platform;
 use expand::FileVariables;
 use reader::Reader;
 
-pub use client_files::known;
+pub use client_entry::{GATEWAY_NAME, KEY_HERE, NewEntry, Removal, USUAL_GATEWAY};
+pub use client_table::{KnownClient, known, nearby};
 pub use entry::Entry;
 pub use expand::{BadVariable, fill_in};
 pub use gateway::{
-    Anonymous, GatewayBounds, GatewaySection, Granted, Group, Listen, ToolSearch, read_public_url,
+    Anonymous, ConsoleMode, GatewayBounds, GatewaySection, Granted, Group, Listen, ToolSearch,
+    read_public_url,
 };
-pub use import::{Candidate, Import, ImportOutcome, MergeError};
+pub use import::{Candidate, Import, ImportOutcome};
 pub use key::nearest;
 pub use oauth::{AccountOwner, AccountScope, CallbackPlan, OauthPlan};
 pub use schema::schema;
 pub use settings::{Edit, ServerOptions};
+pub use text_edit::EditError;
+pub use tls::IdentityFiles;
+pub(crate) use tls::read_pem;
 pub use tree::Placed;
+#[cfg(feature = "console")]
+pub(crate) use tree::options as json_options;
+pub use whole_file::{followed, replace_file};
 
+mod client_entry;
 mod client_files;
+mod client_table;
 mod entry;
 mod expand;
 mod gateway;
 mod import;
 mod key;
+#[cfg(feature = "console")]
+pub(crate) mod key_entry;
 mod oauth;
 mod reader;
 mod schema;
 mod settings;
+mod text_edit;
+mod tls;
 mod token_access;
 mod tree;
+mod whole_file;
 
 /// Bytes that a file may have. Some clients keep their whole history in the
 /// file that names their servers, so this is more than any person writes.
@@ -81,7 +96,7 @@ pub enum ReadError {
     /// It names no server anywhere that we know of.
     #[error("{} names no servers", file.display())]
     NoServers { file: PathBuf, instead: String },
-    /// It is neither JSON nor TOML.
+    /// It is neither JSON nor TOML nor YAML.
     #[error("{} is not UTF-8 text", file.display())]
     NotText { file: PathBuf },
     /// The text breaks off or makes no sense.
@@ -128,7 +143,7 @@ impl ReadError {
 }
 
 impl Config {
-    /// Reads a file. What its name ends with decides whether it is TOML.
+    /// Reads a file. What its name ends with decides whether it is JSON, TOML or YAML.
     pub fn read(file: &Path, around: &Surroundings) -> Result<Self, ReadError> {
         let mut config = Self::parse(file, &text_of(file)?, around)?;
         config.problems.splice(0..0, exposed(file));
@@ -144,7 +159,8 @@ impl Config {
             return Err(ReadError::NoServers { file: file.to_owned(), instead });
         }
         let mut config = Self { file: file.to_owned(), ..Self::default() };
-        let variables = FileVariables { around, inputs: tree.get("inputs"), braces: false };
+        let inputs = tree.get("inputs");
+        let variables = FileVariables { inputs, ..FileVariables::plain(around) };
         let mut reader = Reader::new(variables);
         for section in found {
             reader.variables = section.variables;
@@ -164,7 +180,7 @@ impl Config {
                 continue;
             }
             let before = reader.problems.len();
-            match entry::read(&name, node, reader) {
+            match entry::read(&name, &node, reader) {
                 Some(entry) => self.servers.push(entry),
                 None => self.broken.push(name.value.clone()),
             }
@@ -172,6 +188,11 @@ impl Config {
                 problem.server = Some(name.value.clone());
             }
         }
+    }
+
+    /// Whether servers have mistakes, so that they are left out.
+    pub(crate) fn has_broken(&self) -> bool {
+        !self.broken.is_empty()
     }
 
     /// The names of all servers, those with mistakes last.
@@ -315,6 +336,12 @@ impl Surroundings {
     /// A variable of the environment.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
+    }
+
+    /// All variables of the environment.
+    #[cfg(feature = "console")]
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.variables.iter()
     }
 
     /// The working folder.

@@ -21,30 +21,34 @@ use std::time::Duration;
 
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use serde_json::json;
 use switchboard_net::OwnedTask;
-use switchboard_net::auth::callback::{CallbackDesk, CallbackPage};
-use switchboard_net::auth::person::SignInPerson;
-use switchboard_net::auth::{Authorizer, LoginMode, SignInOptions};
-use switchboard_net::call::ReplySink as _;
+use switchboard_net::auth::callback::CallbackDesk;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::http::fetch::Fetch;
-use switchboard_net::http::page::{LivePage, PageReply, PageVisit};
+use switchboard_net::http::page::LivePage;
 use switchboard_net::http::site::SitePage;
-use switchboard_proto::auth::{Challenge, GrantType, OauthSettings, Secret};
-use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::method;
-use tokio::sync::{Notify, OnceCell, oneshot, watch};
+use switchboard_proto::auth::Secret;
+use tokio::sync::{Notify, OnceCell, watch};
 use tokio::time::Instant;
 
 use crate::account::Accounts;
 use crate::authenticator::{Authenticator, Hearing};
-use crate::facade::{self, FacadeError};
 use crate::fleet::Fleet;
 use crate::idp::{IdpClient, IdpVisit};
 use crate::plan::ServerPlan;
-use crate::token::{IssuerRule, TokenAccess};
 use crate::{lock, read, write};
+use pages::{ConnectPage, DocumentPage, ReturnPage};
+
+#[cfg(feature = "console")]
+pub(crate) use pages::form_fields;
+
+mod client_document;
+mod connect_flow;
+mod gone;
+mod pages;
+#[cfg(test)]
+mod tests;
+mod visitor;
 
 /// How long a link, and the sign-in that it leads to, may take (OU-2, OC-36).
 pub(crate) const LINK_LIFE: Duration = Duration::from_mins(10);
@@ -52,14 +56,8 @@ pub(crate) const LINK_LIFE: Duration = Duration::from_mins(10);
 const MOST_PENDING: usize = 1000;
 /// Those of one user.
 const MOST_OF_ONE: usize = 10;
-/// Wrong keys that one link takes.
-const MOST_WRONG_KEYS: usize = 5;
-/// Wrong keys of all links in a minute.
-const MOST_WRONG_A_MINUTE: usize = 60;
 /// Clients that are told when the sign-in of one link is done.
 const MOST_TOLD: usize = 16;
-/// How long it may take until it is known where to sign in.
-const BEGINNING: Duration = Duration::from_secs(35);
 
 /// Where links are.
 pub const CONNECT_PATH: &str = "/connect";
@@ -248,6 +246,20 @@ impl UserConnector {
         Ok(SignInLink { id, url })
     }
 
+    /// Deletes the account of a user at a server, and has its issuer revoke it.
+    #[cfg(feature = "console")]
+    pub(crate) async fn disconnect(
+        &self,
+        server: &ServerPlan,
+        principal: &str,
+    ) -> Result<(), String> {
+        let person = Arc::new(switchboard_net::auth::person::Nobody);
+        let fetch = self.fetch.clone();
+        let authorizer = self.accounts.authorizer(server, Some(principal), fetch, person);
+        let authorizer = authorizer.ok_or("the server has no accounts")?;
+        authorizer.sign_out().await.map(drop).map_err(|why| why.to_string())
+    }
+
     /// Waits until a user has signed in to a server, for so long.
     pub(crate) async fn connected(
         &self,
@@ -270,158 +282,6 @@ impl UserConnector {
         };
         tokio::time::timeout(patience, waiting).await.is_ok()
     }
-
-    /// Where the documents are that say who we are, if that has https.
-    fn document_base(&self) -> Option<String> {
-        read(&self.base).clone().filter(|base| base.starts_with("https://"))
-    }
-
-    /// What we show who we are by, at authorization servers that take signatures.
-    async fn client_key(&self) -> Result<&Secret, FacadeError> {
-        self.client_key.get_or_try_init(|| facade::client_key(&*self.accounts.store)).await
-    }
-
-    /// The server, to sign in to: our documents say who we are there, unless the file says
-    /// something else.
-    async fn described(&self, server: &ServerPlan) -> Result<ServerPlan, FacadeError> {
-        let mut server = server.clone();
-        let settings = &mut server.oauth.settings;
-        let is_ours = settings.grant == GrantType::Code
-            && settings.client_id.is_none()
-            && settings.private_key.is_none()
-            && settings.client_metadata_url.is_none();
-        if let Some(base) = self.document_base().filter(|_| is_ours) {
-            settings.private_key = Some(self.client_key().await?.clone());
-            settings.client_metadata_url = Some(format!("{base}{DOCUMENT_PATH}"));
-            settings.public_metadata_url = Some(format!("{base}{PUBLIC_DOCUMENT_PATH}"));
-        }
-        Ok(server)
-    }
-
-    /// Begins the sign-in of a link that its own user has opened: where the browser goes.
-    async fn begin(&self, link: ConnectLink, browser: &str, id: &str) -> Result<String, String> {
-        let base = read(&self.base).clone().unwrap_or_default();
-        let (page, desk) = CallbackPage::new(format!("{base}{CALLBACK_PATH}"));
-        let (show, shown) = oneshot::channel();
-        let person = Arc::new(BrowserVisitor(Mutex::new(Some(show))));
-        let options = SignInOptions {
-            mode: LoginMode::Wait,
-            wait: LINK_LIFE,
-            ..self.accounts.options.clone()
-        };
-        let accounts = Accounts { options, ..self.accounts.clone() };
-        let ConnectLink { server, principal, told, .. } = link;
-        let fetch = self.fetch.clone();
-        let described = self.described(&server).await.map_err(|failed| failed.to_string())?;
-        let authorizer = accounts.authorizer(&described, Some(&principal), fetch, person);
-        let authorizer = authorizer.ok_or("the server has no account to sign in to")?;
-        let authorizer = authorizer.coming_back_to(page);
-        let challenge = self.accounts.challenge(&server, &principal);
-        let (end, ended) = watch::channel(None);
-        let run = FlowRun {
-            connector: Weak::clone(&self.this),
-            server: Arc::clone(&server),
-            principal: principal.clone(),
-            id: id.to_owned(),
-            told,
-            end,
-        };
-        let flow = ConnectFlow {
-            server: server.name.clone(),
-            principal,
-            browser: browser.to_owned(),
-            desk,
-            began: Instant::now(),
-            id: id.to_owned(),
-            ended: ended.clone(),
-            _task: OwnedTask::spawn(run.sign_in(authorizer, challenge)),
-        };
-        lock(&self.state).replace_flow(flow);
-        if let Ok(Ok(url)) = tokio::time::timeout(BEGINNING, shown).await {
-            return Ok(url);
-        }
-        lock(&self.state).flows.retain(|flow| flow.id != id);
-        let why = ended.borrow().clone().and_then(Result::err);
-        Err(why.unwrap_or_else(|| "it takes too long to find out where to sign in".to_owned()))
-    }
-
-    /// The issuer that a user with an access token shows who they are at; none for users
-    /// with a key.
-    fn issuer_of(&self, principal: &str) -> Option<IssuerRule> {
-        let (name, _) = principal.split_once('/')?;
-        // The names of keys do not begin like that.
-        self.authenticator.get()?.issuers().rule(name)
-    }
-
-    /// A client of the issuer of a user, which learns who a visitor is (OU-3).
-    fn idp_client(&self, rule: &IssuerRule) -> Result<IdpClient, String> {
-        let missing = || {
-            format!(
-                "The gateway has no client id at {}. Its owner sets \"clientId\" of the issuer {:?}.",
-                rule.issuer, rule.name
-            )
-        };
-        let authenticator = self.authenticator.get().ok_or_else(missing)?;
-        let settings = idp_settings(rule, authenticator.tokens().as_deref()).ok_or_else(missing)?;
-        let fetch = self.fetch.clone();
-        IdpClient::new(authenticator, &rule.name, settings, fetch).ok_or_else(missing)
-    }
-
-    /// What the form of a link has, for this browser.
-    fn form_token(&self, browser: &str, id: &str) -> String {
-        hex(hmac::sign(&self.secret, format!("{browser} {id}").as_bytes()).as_ref())
-    }
-
-    /// Whether one more wrong key may be shown.
-    fn may_guess(&self) -> bool {
-        let mut state = lock(&self.state);
-        let now = Instant::now();
-        while state.wrong.front().is_some_and(|at| *at + Duration::from_mins(1) <= now) {
-            state.wrong.pop_front();
-        }
-        state.wrong.len() < MOST_WRONG_A_MINUTE
-    }
-
-    /// Takes the link if the visitor is the user that it is for.
-    fn take(&self, id: &str, shown: Option<&str>) -> Result<ConnectLink, Refused> {
-        let now = Instant::now();
-        let mut state = lock(&self.state);
-        state.forget_old(now);
-        let Some(link) = state.links.get_mut(id) else { return Err(Refused::Gone) };
-        if shown == Some(&*link.principal) {
-            return state.links.remove(id).ok_or(Refused::Gone);
-        }
-        link.wrong_keys += 1;
-        tracing::warn!(
-            server = link.server.name,
-            "a link to sign in was opened by somebody else than its user"
-        );
-        if link.wrong_keys >= MOST_WRONG_KEYS {
-            state.links.remove(id);
-        }
-        state.wrong.push_back(now);
-        Err(Refused::Other)
-    }
-}
-
-/// Who we are at an issuer: what its block says, else what the facade before it has.
-fn idp_settings(rule: &IssuerRule, tokens: Option<&TokenAccess>) -> Option<OauthSettings> {
-    let facade = tokens.and_then(|it| it.facade.as_ref()).filter(|it| it.issuer == rule.name);
-    let (client_id, client_secret) = match (&rule.client_id, facade) {
-        (Some(id), _) => (id.clone(), rule.client_secret.clone()),
-        (None, Some(it)) => (it.client_id.clone(), it.client_secret.clone().map(Secret::new)),
-        (None, None) => return None,
-    };
-    let (client_id, is_brief) = (Some(client_id), true);
-    Some(OauthSettings { client_id, client_secret, is_brief, ..OauthSettings::default() })
-}
-
-/// Why a visitor may not begin.
-enum Refused {
-    /// There is no such link any more.
-    Gone,
-    /// It is for another user.
-    Other,
 }
 
 impl ConnectState {
@@ -464,7 +324,7 @@ impl ConnectState {
 }
 
 /// 128 random bits.
-fn random_id() -> Option<String> {
+pub(crate) fn random_id() -> Option<String> {
     let mut bytes = [0; 16];
     SystemRandom::new().fill(&mut bytes).ok()?;
     Some(hex(&bytes))
@@ -479,96 +339,3 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     let byte = |pair: &[u32]| u8::try_from(pair[0] << 4 | pair[1]).ok();
     digits.filter(|digits| digits.len() % 2 == 0)?.chunks(2).map(byte).collect()
 }
-
-/// A sign-in on its way.
-struct FlowRun {
-    connector: Weak<UserConnector>,
-    server: Arc<ServerPlan>,
-    principal: String,
-    id: String,
-    told: Vec<Weak<ClientConnection>>,
-    end: watch::Sender<Option<FlowEnd>>,
-}
-
-impl FlowRun {
-    async fn sign_in(self, authorizer: Authorizer, challenge: Option<Challenge>) {
-        let ended = authorizer.sign_in(challenge).await;
-        let (server, user) = (&*self.server.name, &*self.principal);
-        let Some(connector) = self.connector.upgrade() else { return };
-        match &ended {
-            Err(error) => tracing::info!(server, user, "the user is not connected: {error}"),
-            Ok(_) => self.tell(&connector),
-        }
-        self.end.send_replace(Some(ended.map(drop).map_err(|error| error.to_string())));
-        // It waits for nothing any more, and takes no place from others.
-        lock(&connector.state).flows.retain(|flow| flow.id != self.id);
-    }
-
-    /// Everybody hears that the user is connected.
-    fn tell(&self, connector: &UserConnector) {
-        let (server, user) = (&*self.server.name, &*self.principal);
-        tracing::info!(server, user, "the user is connected");
-        connector.accounts.forget_challenge(&self.server, user);
-        connector.done.send_modify(|done| *done += 1);
-        if let Some(fleet) = connector.fleet.get().and_then(Weak::upgrade) {
-            fleet.handle_connected(server, user);
-        }
-        let params = json!({"elicitationId": self.id}).to_string();
-        let message = Message::notification(method::ELICITED, Some(params.as_bytes()));
-        for client in self.told.iter().filter_map(Weak::upgrade) {
-            client.note(None, &message);
-        }
-    }
-}
-
-/// Whoever opened a link: their browser is sent to the page.
-#[derive(Debug)]
-struct BrowserVisitor(Mutex<Option<oneshot::Sender<String>>>);
-
-impl SignInPerson for BrowserVisitor {
-    fn show_page(&self, _server: &str, url: &str) {
-        if let Some(show) = lock(&self.0).take() {
-            // Somebody who is gone needs no page.
-            _ = show.send(url.to_owned());
-        }
-    }
-
-    fn show_device(&self, _server: &str, url: &str, complete_url: Option<&str>, _code: &str) {
-        self.show_page("", complete_url.unwrap_or(url));
-    }
-
-    fn show_waiting(&self, _server: &str, _url: Option<&str>) {}
-
-    fn pasted<'p>(&'p self) -> std::pin::Pin<Box<dyn Future<Output = String> + Send + 'p>> {
-        Box::pin(std::future::pending())
-    }
-}
-
-struct ConnectPage(Arc<UserConnector>);
-
-impl LivePage for ConnectPage {
-    fn visit(&self, visit: PageVisit) -> PageReply<'_> {
-        Box::pin(self.0.visit_link(visit))
-    }
-}
-
-struct ReturnPage(Arc<UserConnector>);
-
-impl LivePage for ReturnPage {
-    fn visit(&self, visit: PageVisit) -> PageReply<'_> {
-        Box::pin(self.0.visit_callback(visit))
-    }
-}
-
-struct DocumentPage(Arc<UserConnector>);
-
-impl LivePage for DocumentPage {
-    fn visit(&self, visit: PageVisit) -> PageReply<'_> {
-        Box::pin(async move { self.0.visit_document(&visit).await })
-    }
-}
-
-mod gone;
-mod pages;
-#[cfg(test)]
-mod tests;

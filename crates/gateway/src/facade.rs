@@ -11,7 +11,6 @@
 //! Its tokens are another issuer's to [`crate::issuer`], and their users are those of the
 //! identity provider. What is decided is in the pure parts: `client`, `authorize`, `grant`.
 
-use std::net::IpAddr;
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 
@@ -24,11 +23,11 @@ use http::header::{
 };
 use http::{HeaderValue, Method, Response, StatusCode};
 use ring::hmac;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use switchboard_net::OwnedTask;
+use switchboard_net::auth::SystemTools;
 use switchboard_net::auth::jws::SignatureAlgorithm;
 use switchboard_net::auth::store::RecordStore;
-use switchboard_net::auth::{SystemTools, bounded};
 use switchboard_net::http::fetch::{Fetch, Reach};
 use switchboard_net::http::page::{LivePage, PageReply, PageVisit};
 use switchboard_net::http::site::SitePage;
@@ -39,26 +38,29 @@ use crate::authenticator::Authenticator;
 use crate::idp::IdpClient;
 use crate::token::{FacadeRule, TokenAccess};
 use crate::{read, write};
-use client::{BadClient, FacadeClient};
-use state::{FacadeState, MOST_DOCUMENTS, MOST_REGISTRATIONS, SigningKeys};
+use signing_keys::SigningKeys;
+use state::FacadeState;
 
+mod access_token;
 mod assertion;
 mod authorize;
 mod client;
 mod exchange;
 mod grant;
+mod pending;
+mod person_check;
+mod record;
+mod registration;
+mod signing_keys;
 mod state;
 mod visit;
 
-pub(crate) use state::client_key;
-pub use state::{FacadeError, rotate_keys};
+pub(crate) use signing_keys::client_key;
+pub use signing_keys::rotate_keys;
+pub use state::FacadeError;
 
-/// Bytes of a client metadata document.
-const MAX_DOCUMENT: usize = 5 << 10;
 /// Metadata documents that are read at a time.
 const READERS: usize = 16;
-/// How long such a document is kept, at least and at most, in seconds.
-const DOCUMENT_LIFE: std::ops::RangeInclusive<u64> = 300..=86_400;
 /// How often what nobody uses any more is forgotten, and the keys are looked at.
 const SWEEP: Duration = Duration::from_hours(1);
 const LOOK_AT_KEYS: Duration = Duration::from_mins(1);
@@ -111,7 +113,7 @@ impl Facade {
         store: Arc<dyn RecordStore>,
         fetch: Fetch,
     ) -> Result<Arc<Self>, FacadeError> {
-        let keys = Arc::new(state::load_keys(&*store).await?.open()?);
+        let keys = Arc::new(signing_keys::load_keys(&*store).await?.open()?);
         authenticator.issuers().set_own_keys(keys.public());
         let state = FacadeState::open(store).await?;
         for grant in state.ended_grants() {
@@ -157,7 +159,7 @@ impl Facade {
 
     /// Signs with the keys of the store, which an administrator may have changed.
     async fn read_keys(&self) -> Result<(), FacadeError> {
-        let found = state::load_keys(self.state.store()).await?.open()?;
+        let found = signing_keys::load_keys(self.state.store()).await?.open()?;
         if found.published != self.keys().published {
             self.authenticator.issuers().set_own_keys(found.public());
             *write(&self.keys) = Arc::new(found);
@@ -211,92 +213,6 @@ impl Facade {
             (&Method::POST, "/oauth/consent") => self.consent(&current, &visit).await,
             (&Method::GET, "/oauth/signed-in") => self.signed_in(&current, &visit).await,
             _ => nothing(),
-        }
-    }
-
-    /// Registers a client (RFC 7591).
-    async fn register(&self, current: &Current, visit: &PageVisit) -> Response<Bytes> {
-        if !current.rule.registration {
-            return error(403, "access_denied", "clients do not register here");
-        }
-        if !self.state.may_act(visit.address, MOST_REGISTRATIONS, current.now) {
-            return error(429, "temporarily_unavailable", "too many registrations; wait a minute");
-        }
-        let Ok(about) = serde_json::from_slice::<Map<String, Value>>(&visit.body) else {
-            return error(400, "invalid_client_metadata", "the body is no JSON object");
-        };
-        let id = format!("sbc_{}", random_hex(16));
-        let client = match client::read_client(&about, id, current.now, &current.rule) {
-            Ok(client) => client,
-            Err(BadClient(code, why)) => return error(400, code, &why),
-        };
-        match self.state.add_client(&client).await {
-            Ok(()) => {
-                tracing::info!(client = client.id, name = client.name, "a client has registered");
-                json_reply(201, &client.describe())
-            }
-            Err(failed) => unavailable(&failed),
-        }
-    }
-
-    /// The client of an id: registered, or described by a document at its id.
-    async fn find_client(
-        &self,
-        current: &Current,
-        id: &str,
-        address: Option<IpAddr>,
-    ) -> Result<Option<FacadeClient>, FacadeError> {
-        if id.starts_with("sbc_") {
-            return self.state.client(id).await;
-        }
-        if !client::is_document_url(id, &current.rule.metadata_hosts) {
-            return Ok(None);
-        }
-        if let Some(known) = self.state.document(id, current.now) {
-            return Ok(Some(known));
-        }
-        // Anybody can have us ask anybody: not often, and not for many at a time.
-        let permit = self.readers.try_acquire();
-        if permit.is_err() || !self.state.may_act(address, MOST_DOCUMENTS, current.now) {
-            return Err(FacadeError::Full("metadata documents of clients to read"));
-        }
-        Ok(self.read_document(current, &self.careful, id, id).await)
-    }
-
-    /// Reads the document of a client at `url`, which is its id but in tests. `fetch` reaches
-    /// public addresses alone, but in tests.
-    async fn read_document(
-        &self,
-        current: &Current,
-        fetch: &Fetch,
-        id: &str,
-        url: &str,
-    ) -> Option<FacadeClient> {
-        let mut found = bounded::get(fetch, url, MAX_DOCUMENT).await;
-        if let Ok(found) = &mut found
-            && let Some(uri) = found.object.get("jwks_uri").and_then(Value::as_str)
-            && client::is_document_url(uri, &[])
-            && let Ok(keys) = bounded::get(fetch, uri, MAX_DOCUMENT).await
-        {
-            found.object.insert("jwks".to_owned(), keys.object.into());
-            // Keys change more often than names.
-            found.max_age = None;
-        }
-        let found = found.map_err(|failed| failed.to_string()).and_then(|found| {
-            let client = client::read_document(id, &found.object, current.now, &current.rule);
-            client.map(|client| (client, found.max_age)).map_err(|bad| bad.to_string())
-        });
-        match found {
-            Ok((client, max_age)) => {
-                let life = max_age.map_or(*DOCUMENT_LIFE.start(), |age| age.as_secs());
-                let life = life.clamp(*DOCUMENT_LIFE.start(), *DOCUMENT_LIFE.end());
-                self.state.keep_document(&client, current.now + life, current.now);
-                Some(client)
-            }
-            Err(why) => {
-                tracing::info!(client = id, "its metadata document is not used: {why}");
-                None
-            }
         }
     }
 }

@@ -29,7 +29,8 @@ use switchboard_net::client::{ClientOptions, Declined};
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::roster::{
-    AddError, Cache, ListKind, Roster, RosterOptions, ServerPhase, ServerState,
+    AddError, Cache, Deferred, ListCounts, ListKind, Roster, RosterOptions, ServerPhase,
+    ServerState,
 };
 use switchboard_net::upstream::{ClientIdentity, ServerTarget};
 use switchboard_net::{Either, race};
@@ -41,7 +42,8 @@ use tokio::time::timeout;
 
 use crate::connect::UserConnector;
 use crate::monitor::CallMonitor;
-use crate::plan::{Plan, ServerPlan, ToolSearch};
+use crate::plan::{Plan, PlanSecret, ServerPlan, ToolSearch};
+use crate::stderr_logs::StderrLogs;
 use crate::view::{GatewayTasks, People, Views};
 use crate::{lock, read, write};
 
@@ -62,6 +64,8 @@ pub struct Fleet {
     running_servers: RwLock<Arc<RunningServers>>,
     /// Those that are switched off.
     pub(crate) disabled: RwLock<Vec<Arc<ServerPlan>>>,
+    /// Whether there are more, with mistakes.
+    pub(crate) has_broken: AtomicBool,
     leaving: Leaving,
     /// Of all clients, whichever way they come.
     pub(crate) tasks: GatewayTasks,
@@ -110,6 +114,8 @@ pub struct FleetOptions {
     pub fetch: Option<Fetch>,
     /// Connects users with accounts of their own.
     pub connector: Option<Arc<UserConnector>>,
+    /// Keeps what servers say on stderr.
+    pub stderr: Option<Arc<StderrLogs>>,
 }
 
 impl Fleet {
@@ -119,13 +125,13 @@ impl Fleet {
         options: FleetOptions,
         server: impl Fn(&ServerPlan) -> ServerTarget + Send + Sync + 'static,
     ) -> Result<Arc<Self>, AddError> {
-        let roster = Roster::new(RosterOptions {
-            cache: options.cache.clone(),
-            patience: PATIENCE,
-            client: able(Duration::ZERO),
-            probe: Some(options.probe.unwrap_or(PROBE)),
-            ..RosterOptions::default()
-        });
+        let roster = Roster::new(
+            RosterOptions::default()
+                .cache(options.cache.clone())
+                .patience(PATIENCE)
+                .client(able(Duration::ZERO))
+                .probe(options.probe.unwrap_or(PROBE)),
+        );
         let people = People::new(options.people);
         let fleet = Arc::new(Self {
             roster,
@@ -133,6 +139,7 @@ impl Fleet {
             reach: Box::new(server),
             running_servers: RwLock::default(),
             disabled: RwLock::default(),
+            has_broken: AtomicBool::default(),
             leaving: Leaving::default(),
             tasks: GatewayTasks::default(),
             search: RwLock::default(),
@@ -183,6 +190,11 @@ impl Fleet {
         lock(&self.views).iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// What servers say on stderr, if it is kept.
+    pub fn stderr(&self) -> Option<&Arc<StderrLogs>> {
+        self.options.stderr.as_ref()
+    }
+
     /// What sees the calls.
     pub fn monitor(&self) -> &Arc<CallMonitor> {
         &self.options.monitor
@@ -196,6 +208,19 @@ impl Fleet {
     /// How each server stands, by name.
     pub fn states(&self) -> Vec<(Arc<str>, ServerState)> {
         self.roster.servers()
+    }
+
+    /// How much all servers offer together, as each lists it.
+    pub fn counts(&self) -> ListCounts {
+        self.roster.counts()
+    }
+
+    /// Waits until each server is ready or could not be reached, for `patience` at most; those
+    /// that are not ready. A server that users are let in to on their own counts as ready.
+    pub async fn ready_within(&self, patience: Duration) -> Vec<Deferred> {
+        let mut late = self.roster.ready_within(patience).await;
+        late.retain(|late| !self.is_open_to_people(&late.name, &late.state));
+        late
     }
 
     /// Somebody wants something of a server, if only to see its list: one that
@@ -253,10 +278,11 @@ impl Fleet {
 fn able(start: Duration) -> ClientOptions {
     let nobody = async |_| Err(Declined("nobody is here to be asked".to_owned()));
     let timeout = ClientOptions::default().timeout.max(start);
-    ClientOptions { timeout, ..ClientOptions::default() }
+    ClientOptions::default()
+        .timeout(timeout)
         .on_elicitation(async |_| Ok(json!({"action": "decline"})))
         .on_url_elicitation(async |_| Ok(json!({"action": "decline"})))
-        .on_sampling(true, nobody)
+        .on_sampling_with_tools(nobody)
         .on_roots(async |_| Ok(json!({"roots": []})))
 }
 
@@ -283,6 +309,14 @@ impl Fleet {
                 self.leaving.end(gone);
             }
         }
+        if let Some(logs) = &self.options.stderr {
+            // The servers of before may still speak.
+            let before =
+                old.iter().map(|(name, it)| (name.to_string(), ServerPlan::clone(&it.plan)));
+            let before = Plan { servers: before.collect(), ..Plan::default() };
+            logs.hide(PlanSecret::collect(&[&before, plan]));
+            logs.keep(|name| plan.servers.contains_key(name));
+        }
         let limits = plan.bounds.limits(&Limits::default());
         let mut next = RunningServers::new();
         for (name, plan) in &plan.servers {
@@ -305,6 +339,7 @@ impl Fleet {
             next.insert(name, running);
         }
         *write(&self.search) = plan.search;
+        self.has_broken.store(plan.has_broken, Ordering::Relaxed);
         *write(&self.disabled) = plan.disabled.iter().cloned().map(Arc::new).collect();
         let knows_people = next.values().any(|running| running.plan.knows_people());
         self.knows_people.store(knows_people, Ordering::Release);
@@ -327,6 +362,27 @@ impl Fleet {
         Ok(())
     }
 
+    /// Starts a server anew: the calls that the old one has are still answered. False if
+    /// there is none of this name.
+    pub(crate) fn restart(&self, name: &str, plan: &Plan) -> Result<bool, AddError> {
+        let Some(before) = self.running(name) else { return Ok(false) };
+        let (name, limits) = (Arc::from(name), plan.bounds.limits(&Limits::default()));
+        let running = Arc::new(self.started(&name, &before.plan, &limits, true)?);
+        running.bridge.set_limits(bounded(&before.plan, &limits));
+        self.roster.sleep_after(&name, before.plan.idle, &running.bridge, true);
+        let mut next = RunningServers::clone(&self.running_servers());
+        next.insert(Arc::clone(&name), running);
+        *write(&self.running_servers) = Arc::new(next);
+        self.leaving.leave(&name, &before);
+        Ok(true)
+    }
+
+    /// How a server is met that is no part of the fleet: for a trial.
+    #[cfg(feature = "console")]
+    pub(crate) fn to_try(&self, plan: &ServerPlan) -> (ServerTarget, ClientOptions) {
+        ((self.reach)(plan).discreet(), able(plan.start))
+    }
+
     /// Begins to connect a server, in the place of another if there was one.
     fn started(
         &self,
@@ -335,7 +391,10 @@ impl Fleet {
         limits: &Limits,
         replaces: bool,
     ) -> Result<RunningServer, AddError> {
-        let server = (self.reach)(plan).discreet();
+        let mut server = (self.reach)(plan).discreet();
+        if let Some(logs) = &self.options.stderr {
+            server = server.heard_by(logs.listener(name));
+        }
         let (limits, bounds) = (Arc::new(bounded(plan, limits)), (plan.calls, plan.start));
         let bridge = Bridge::guarding(server, plan.process, limits, bounds);
         // A process that all share is not started once more for its lists.

@@ -10,19 +10,21 @@
 //! stays keeps its sessions; what is served at the paths is told by
 //! [`Gateway::places`], and the caller serves it there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use switchboard_net::backend::Backend;
 use switchboard_net::bridge::Children;
 use switchboard_net::roster::AddError;
 use switchboard_net::upstream::ServerTarget;
+use tokio::sync::Notify;
 
 use crate::authenticator::Authenticator;
 use crate::fleet::{Fleet, FleetOptions};
 use crate::lock;
 use crate::plan::{Plan, PlanChanges, ServerPlan};
 use crate::view::Views;
+use switchboard_proto::client::Sharing;
 
 /// Many servers behind one address, of which others may take the place.
 pub struct Gateway {
@@ -30,11 +32,17 @@ pub struct Gateway {
     authenticator: Arc<Authenticator>,
     all: Arc<Views>,
     state: Mutex<ServedPaths>,
+    /// A server was stopped or started by people.
+    switched: Notify,
 }
 
 #[derive(Default)]
 struct ServedPaths {
+    /// What is followed: `whole` without the servers that people have stopped.
     plan: Arc<Plan>,
+    whole: Plan,
+    /// Servers that people have stopped, until the next plan.
+    stopped: BTreeSet<String>,
     groups: BTreeMap<String, Arc<Views>>,
     servers: BTreeMap<String, Arc<Views>>,
 }
@@ -58,7 +66,7 @@ pub struct Offered {
     /// Who answers there.
     pub backend: Arc<dyn Backend>,
     /// Whether its clients may share a connection to a server.
-    pub shared: bool,
+    pub sharing: Sharing,
     /// Whether no process is started for one of its clients alone.
     pub light: bool,
 }
@@ -86,8 +94,9 @@ impl Gateway {
         let all = Views::new(&fleet, fleet.names(), None, &authenticator);
         let mut state = ServedPaths::default();
         state.follow(&fleet, &authenticator, &plan);
-        state.plan = Arc::new(plan);
-        Ok(Arc::new(Self { fleet, authenticator, all, state: Mutex::new(state) }))
+        (state.whole, state.plan) = (plan.clone(), Arc::new(plan));
+        let (state, switched) = (Mutex::new(state), Notify::new());
+        Ok(Arc::new(Self { fleet, authenticator, all, state, switched }))
     }
 
     /// Follows another plan from here on; what is different about it. Servers
@@ -96,9 +105,61 @@ impl Gateway {
     ///
     /// Where we listen does not change, whatever the plan says of it. Bounds of
     /// conversations hold for those that begin from here on.
-    pub fn apply(&self, mut plan: Plan) -> Result<PlanChanges, AddError> {
-        plan.assign_accounts();
+    pub fn apply(&self, plan: Plan) -> Result<PlanChanges, AddError> {
         let mut state = lock(&self.state);
+        let changes = self.follow(&mut state, plan.clone())?;
+        (state.whole, state.stopped) = (plan, BTreeSet::new());
+        Ok(changes)
+    }
+
+    /// Starts a server anew, as if its plan were another. False if there is none of this name.
+    pub fn restart(&self, name: &str) -> Result<bool, AddError> {
+        let state = lock(&self.state);
+        if !self.fleet.restart(name, &state.plan)? {
+            return Ok(false);
+        }
+        self.all.change(&self.fleet.names());
+        for (group, members) in &state.plan.groups {
+            let members = members.iter().map(|member| Arc::from(member.as_str())).collect();
+            state.groups.get(group).iter().for_each(|group| group.change(&members));
+        }
+        let only = [Arc::from(name)].into();
+        state.servers.get(name).iter().for_each(|server| server.change(&only));
+        Ok(true)
+    }
+
+    /// Stops a server until it is started again, or another plan is followed; starts it again.
+    /// False if it is so already, or there is none of this name. The caller serves
+    /// [`Gateway::places`] again after [`Gateway::switched`].
+    pub fn switch(&self, name: &str, is_on: bool) -> Result<bool, AddError> {
+        let mut state = lock(&self.state);
+        let mut stopped = state.stopped.clone();
+        let is_other = if is_on {
+            stopped.remove(name)
+        } else {
+            state.whole.servers.contains_key(name) && stopped.insert(name.to_owned())
+        };
+        if is_other {
+            let plan = state.whole.without(&stopped);
+            self.follow(&mut state, plan)?;
+            state.stopped = stopped;
+            self.switched.notify_one();
+        }
+        Ok(is_other)
+    }
+
+    /// Waits until people have stopped or started a server.
+    pub async fn switched(&self) {
+        self.switched.notified().await;
+    }
+
+    /// The servers that people have stopped.
+    pub fn stopped(&self) -> BTreeSet<String> {
+        lock(&self.state).stopped.clone()
+    }
+
+    fn follow(&self, state: &mut ServedPaths, mut plan: Plan) -> Result<PlanChanges, AddError> {
+        plan.assign_accounts();
         let changes = plan.diff(&state.plan);
         let old = Arc::clone(&state.plan);
         let is_other = plan.access != old.access;
@@ -153,21 +214,22 @@ impl Gateway {
         let state = lock(&self.state);
         let is_shared = |plan: &ServerPlan| plan.process == Children::Shared;
         let light = state.plan.servers.values().all(is_shared);
-        let offered = |place, views: &Arc<Views>, shared, light| {
+        let offered = |place, views: &Arc<Views>, sharing, light| {
             let backend: Arc<dyn Backend> = Arc::<Views>::clone(views);
-            Offered { place, backend, shared, light }
+            Offered { place, backend, sharing, light }
         };
         // Each server may be shared, and what is not theirs is kept from clients.
-        let mut places = vec![offered(Place::All, &self.all, true, light)];
+        let mut places = vec![offered(Place::All, &self.all, Sharing::Shared, light)];
         let groups = state.groups.iter();
-        places.extend(
-            groups.map(|(name, group)| offered(Place::Group(name.clone()), group, true, light)),
-        );
+        places.extend(groups.map(|(name, group)| {
+            offered(Place::Group(name.clone()), group, Sharing::Shared, light)
+        }));
         let servers = state.servers.iter().map(|(name, views)| {
             let plan = state.plan.servers.get(name);
             let light = plan.is_some_and(is_shared);
-            let shared = light || plan.is_some_and(|plan| plan.process == Children::PerUser);
-            offered(Place::Server(name.clone()), views, shared, light)
+            let per_user = plan.is_some_and(|plan| plan.process == Children::PerUser);
+            let sharing = if light || per_user { Sharing::Shared } else { Sharing::Alone };
+            offered(Place::Server(name.clone()), views, sharing, light)
         });
         places.extend(servers);
         places

@@ -22,18 +22,22 @@
 //! let fetch = Fetch::new(FetchOptions::default())?;
 //! for entry in &config.servers {
 //!     let server = entry.plan.server(std::env::vars_os().collect(), fetch.clone(), None);
-//!     let client = Client::connect(server, ClientOptions::default()).await?;
+//!     let client = Client::connect(server).await?;
 //!     println!("{} has {} tools", entry.plan.name, client.tools().await?.len());
 //! }
 //! # Ok(())
 //! # }
 //! ```
 
+#![cfg_attr(not(feature = "console"), expect(dead_code, reason = "the console reads it"))]
+
 pub mod account;
 pub mod authenticator;
 pub mod catalog;
 pub mod config;
 pub mod connect;
+#[cfg(feature = "console")]
+pub mod console;
 pub mod credential;
 pub mod facade;
 pub mod fleet;
@@ -50,6 +54,7 @@ pub mod proxy;
 pub mod search;
 pub mod span;
 pub mod status;
+pub mod stderr_logs;
 pub mod token;
 mod uri;
 mod view;

@@ -175,7 +175,8 @@ const GAUGES: [MetricFamily<Bridge, usize>; 4] = [
 ];
 
 #[rustfmt::skip]
-const TRAFFIC: [MetricFamily<Traffic, u64>; 7] = [
+const TRAFFIC: [MetricFamily<Traffic, u64>; 8] = [
+    ("switchboard_server_calls_total", COUNTER, "Calls of clients that went on to a server.", Traffic::called),
     ("switchboard_server_children", GAUGE, "Processes of a server.", Traffic::children),
     ("switchboard_server_starts_total", COUNTER, "Processes of a server that were started.", Traffic::started),
     ("switchboard_server_restarts_total", COUNTER, "Starts in place of one that broke, whatever each took.", Traffic::restarted),

@@ -6,31 +6,39 @@
 //! ```
 //!
 //! An observer knows no arguments and no results: they may hold secrets, and nobody
-//! promised to keep them. What it keeps is bounded.
+//! promised to keep them. Only while a person has switched a capture on, it keeps both for
+//! a while. What it keeps is bounded.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use serde_json::Value;
-use switchboard_net::call::{Call, CallObserver};
+use switchboard_net::bridge::Bridge;
+use switchboard_net::call::{Call, CallDescription, CallObserver, CallPoint};
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::upstream::Target;
 use switchboard_proto::Table;
-use switchboard_proto::jsonrpc::{Id, Kind, Message};
+use switchboard_proto::jsonrpc::{Id, Kind, Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::trace::{PARENT, Parent, STATE, members, with};
 
 use crate::fleet::Fleet;
 use crate::policy;
-use crate::span::{self, Sampler, Span, Spans};
+use crate::span::{self, Sampler, Span, SpanValue, Spans};
 use crate::{read, write};
-use own_tools::Recent;
+
+use capture::CapturedBody;
 
 pub(crate) use crate::span::Ids;
+pub use call_log::{CallLog, CallPoints, LoggedCall};
+pub use capture::{
+    CaptureRule, Captures, MAX_RULES as MAX_CAPTURE_RULES, MAX_TIME as MAX_CAPTURE_TIME,
+};
 pub(crate) use own_tools::{OwnTool, WHOLE, list_request, trace};
 
+mod call_log;
+mod capture;
 mod own_tools;
 
 /// How a call ended.
@@ -66,7 +74,8 @@ impl CallResult {
 pub struct CallMonitor {
     open: AtomicUsize,
     counts: Counts,
-    recent: Recent,
+    calls: CallLog,
+    captures: Captures,
     ids: Ids,
     spans: OnceLock<(Spans, Sampler)>,
     /// Knows where each server is, and what it has.
@@ -98,6 +107,12 @@ struct ObservedCall {
     is_sampled: bool,
     /// How we are connected with the client.
     transport: &'static str,
+    /// What it has reached, if the last calls are remembered.
+    points: CallPoints,
+    /// What a client without a session calls itself, if they are.
+    client: Option<Box<str>>,
+    /// The request, while a person wants some to be kept.
+    request: Option<Box<CapturedBody>>,
 }
 
 impl CallMonitor {
@@ -117,7 +132,22 @@ impl CallMonitor {
 
     /// Whether fronts have tools of ours: `get_tool_manifest` and `get_trace_by_id`.
     pub fn offer_tools(&self, are_offered: bool) {
-        self.recent.want(are_offered);
+        self.calls.offer_tools(are_offered);
+    }
+
+    /// Remembers the last calls, for people who look at them.
+    pub fn keep_calls(&self) {
+        self.calls.keep_for_people();
+    }
+
+    /// The last calls.
+    pub fn calls(&self) -> &CallLog {
+        &self.calls
+    }
+
+    /// Requests and answers that people want to be kept.
+    pub fn captures(&self) -> &Captures {
+        &self.captures
     }
 
     /// What was counted.
@@ -144,7 +174,7 @@ impl CallMonitor {
 
     /// Whether a front has tools of ours. One server alone is as it is.
     pub(crate) fn has_tools(&self, only: Option<&Arc<str>>) -> bool {
-        only.is_none() && self.recent.is_wanted()
+        only.is_none() && self.calls.has_tools()
     }
 
     /// A call begins: the record gets what observes it. `only` is the server if all
@@ -161,8 +191,8 @@ impl CallMonitor {
         let spans = self.spans.get();
         let is_sampled = spans.is_some_and(|(_, sampler)| sampler.takes(parent, &self.ids));
         let state = parent.filter(|_| is_sampled).and_then(|_| {
-            let members = members(request);
-            members.into_iter().find(|(key, _)| *key == STATE).map(|(_, text)| text.into())
+            let is_kept = |(key, text): &(&str, String)| *key == STATE && text.len() <= MAX_STATE;
+            members(request).into_iter().find(is_kept).map(|(_, text)| text.into())
         });
         call.set_observer(Box::new(ObservedCall {
             monitor: Arc::clone(self),
@@ -181,6 +211,9 @@ impl CallMonitor {
             onward: None,
             is_sampled,
             transport,
+            points: CallPoints::default(),
+            client: self.calls.is_wanted().then(|| client_name(request)).flatten(),
+            request: self.captures.begin(request.text()),
         }));
     }
 }
@@ -192,9 +225,24 @@ impl Drop for ObservedCall {
 }
 
 impl CallObserver for ObservedCall {
+    fn describe(&self) -> Option<CallDescription> {
+        Some(CallDescription {
+            method: self.method.clone(),
+            offered: self.offered.clone(),
+            server: self.server.clone(),
+            at: self.at,
+            age: self.age(),
+            trace: self.trace,
+            client: self.client.clone(),
+        })
+    }
+
     fn forward(&mut self, server: &Arc<str>, request: Message) -> Message {
         self.server = Some(Arc::clone(server));
         self.target = call_subject(&request).map(Into::into);
+        if self.monitor.calls.is_wanted() {
+            self.points.routed = call_log::micros(self.age());
+        }
         if self.monitor.spans.get().is_none() {
             return request;
         }
@@ -204,8 +252,15 @@ impl CallObserver for ObservedCall {
         with(&request, &[(PARENT, parent.to_string())])
     }
 
+    fn reach(&mut self, point: CallPoint) {
+        if self.monitor.calls.is_wanted() {
+            let age = self.age();
+            self.points.reach(point, age);
+        }
+    }
+
     fn finish(
-        self: Box<Self>,
+        mut self: Box<Self>,
         client: &ClientConnection,
         answer: Option<&Message>,
     ) -> Option<Message> {
@@ -216,12 +271,10 @@ impl CallObserver for ObservedCall {
             Some(answer) if is_tool && answer.is_tool_error() => CallResult::ToolError,
             Some(_) => CallResult::Ok,
         };
-        let (code, took) = (
-            answer.and_then(Message::error_code),
-            switchboard_net::now().saturating_duration_since(self.since),
-        );
+        let (code, took) = (answer.and_then(Message::error_code), self.age());
         let end = CallEnd { outcome, code, took };
-        let CallMonitor { counts, recent, .. } = &*self.monitor;
+        let request = self.request.take();
+        let CallMonitor { counts, calls, captures, .. } = &*self.monitor;
         counts.request(&self.method, outcome, took);
         if let (Some(server), Some(tool), true) = (&self.server, &self.target, is_tool) {
             // That a call went well proves nothing: some servers answer to any name.
@@ -229,8 +282,12 @@ impl CallObserver for ObservedCall {
             counts.tool(server, tool, (outcome, took), is_there);
         }
         log(client, &self, &end);
-        if is_tool {
-            recent.add(client, &self, &end);
+        let number = calls.add(client, &self, &end);
+        if let (Some(number), Some(request)) = (number, request) {
+            let whose = (self.server.as_deref(), policy::who(client));
+            let whose = (whose.0, whose.1.as_deref());
+            let answer = answer.map(|answer| &**answer.text());
+            captures.end((number, request), whose, answer);
         }
         if self.is_sampled {
             self.send_spans(client, &end);
@@ -256,54 +313,66 @@ struct CallEnd {
 }
 
 impl ObservedCall {
+    /// How long ago it came.
+    fn age(&self) -> Duration {
+        switchboard_net::now().saturating_duration_since(self.since)
+    }
+
     /// Our span for the client, and the one towards the server.
     fn send_spans(&self, client: &ClientConnection, end: &CallEnd) {
         let Some((spans, _)) = self.monitor.spans.get() else { return };
         let until = self.at + end.took;
-        let whole = |id, parent, kind, subject: Option<&str>, from, attributes| Span {
-            trace: self.trace,
-            id,
-            parent,
-            state: self.state.clone(),
-            kind,
-            name: name(self, subject),
-            from,
-            until,
-            attributes,
-            is_error: end.is_error(),
+        let send = |id, parent, kind, subject: Option<&str>, from, attributes: &[_]| {
+            spans.send(&Span {
+                trace: self.trace,
+                id,
+                parent,
+                state: self.state.as_deref(),
+                kind,
+                name: &name(self, subject),
+                from,
+                until,
+                attributes,
+                is_error: end.is_error(),
+            });
         };
         let offered = self.offered.as_deref();
         let mut attributes = said_of(self, offered, end);
         attributes.push(("network.transport", self.transport.into()));
         attributes.extend(self.id.iter().map(|id| ("jsonrpc.request.id", shown(id).into())));
         attributes.extend(client.session().map(|session| ("mcp.session.id", session.into())));
-        spans.send(whole(self.span, self.parent, span::SERVER, offered, self.at, attributes));
+        send(self.span, self.parent, span::SERVER, offered, self.at, &attributes);
         if let (Some((id, from)), Some(server)) = (self.onward, &self.server) {
             let target = self.target.as_deref();
+            let bridge = self.bridge_of(server);
             let mut attributes = said_of(self, target, end);
             attributes.push(("switchboard.server", (&**server).into()));
-            attributes.extend(self.place_of(server));
-            spans.send(whole(id, Some(self.span), span::CLIENT, target, from, attributes));
+            if let Some(bridge) = &bridge {
+                tell_place(bridge.server().target(), &mut attributes);
+            }
+            send(id, Some(self.span), span::CLIENT, target, from, &attributes);
         }
     }
 
-    /// Where a server is.
-    fn place_of(&self, server: &str) -> Vec<(&'static str, Value)> {
-        let fleet = self.monitor.fleet();
-        let bridges = fleet.map(|fleet| fleet.bridges(|name| name == server));
-        let Some(bridge) = bridges.as_ref().and_then(|bridges| bridges.first()) else {
-            return Vec::new();
-        };
-        let Target::Url { url, .. } = bridge.server().target() else {
-            return vec![("network.transport", "pipe".into())];
-        };
-        let mut attributes = vec![("network.transport", "tcp".into())];
-        if let Some(host) = url.host() {
-            let usual = if url.scheme_str() == Some("http") { 80 } else { 443 };
-            attributes.push(("server.address", host.into()));
-            attributes.push(("server.port", url.port_u16().unwrap_or(usual).into()));
-        }
-        attributes
+    fn bridge_of(&self, server: &str) -> Option<Arc<Bridge>> {
+        let fleet = self.monitor.fleet()?;
+        let running = fleet.running(server).map(|running| Arc::clone(&running.bridge));
+        running.or_else(|| fleet.bridges(|name| name == server).pop())
+    }
+}
+
+/// Says where a server is.
+fn tell_place<'a>(target: &'a Target, said: &mut Attributes<'a>) {
+    let Target::Url { url, .. } = target else {
+        said.push(("network.transport", "pipe".into()));
+        return;
+    };
+    said.push(("network.transport", "tcp".into()));
+    if let Some(host) = url.host() {
+        let usual = if url.scheme_str() == Some("http") { 80 } else { 443 };
+        said.push(("server.address", host.into()));
+        let port = url.port_u16().unwrap_or(usual);
+        said.push(("server.port", SpanValue::Number(port.into())));
     }
 }
 
@@ -314,19 +383,23 @@ impl CallEnd {
 }
 
 /// `tools/call echo`; what has many names goes by its method alone.
-fn name(call: &ObservedCall, target: Option<&str>) -> String {
+fn name<'a>(call: &'a ObservedCall, target: Option<&str>) -> Cow<'a, str> {
     match (&*call.method, target) {
         (method::CALL_TOOL | method::GET_PROMPT, Some(target)) => {
-            format!("{} {target}", call.method)
+            format!("{} {target}", call.method).into()
         }
-        _ => call.method.to_string(),
+        _ => (&*call.method).into(),
     }
 }
 
+type Attributes<'a> = Vec<(&'static str, SpanValue<'a>)>;
+
 /// What OpenTelemetry's conventions want said of a call. The words of an error
 /// are a server's, and may hold anything: they stay out.
-fn said_of(call: &ObservedCall, target: Option<&str>, end: &CallEnd) -> Vec<(&'static str, Value)> {
-    let mut said: Vec<(&'static str, Value)> = vec![("mcp.method.name", (&*call.method).into())];
+fn said_of<'a>(call: &'a ObservedCall, target: Option<&'a str>, end: &CallEnd) -> Attributes<'a> {
+    // Room for all that is said of a call that went well.
+    let mut said: Attributes<'_> = Vec::with_capacity(8);
+    said.push(("mcp.method.name", (&*call.method).into()));
     let key = match &*call.method {
         method::CALL_TOOL => "gen_ai.tool.name",
         method::GET_PROMPT => "gen_ai.prompt.name",
@@ -384,6 +457,9 @@ fn log(client: &ClientConnection, call: &ObservedCall, end: &CallEnd) {
 /// Bytes of a name that are kept of a call: no tool has a longer name.
 const MAX_NAME: usize = 256;
 
+/// Bytes of what others said about a trace that spans repeat; W3C wants 512 at least.
+const MAX_STATE: usize = 1024;
+
 /// The tool, prompt or resource that a call is about.
 fn call_subject(request: &Message) -> Option<Cow<'_, str>> {
     let text = match request.method() {
@@ -395,6 +471,12 @@ fn call_subject(request: &Message) -> Option<Cow<'_, str>> {
     };
     let short = short_name(&text).len();
     Some(if short < text.len() { Cow::Owned(text[..short].to_owned()) } else { text })
+}
+
+/// What a modern client calls itself.
+fn client_name(request: &Message) -> Option<Box<str>> {
+    let name = request.part(Member::MetaClient)?.string("name")?;
+    (!name.is_empty()).then(|| short_name(&name).into())
 }
 
 /// As much of a name as is kept.

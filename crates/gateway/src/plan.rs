@@ -23,7 +23,7 @@ use crate::config::{
 use crate::policy::{Access, Grant, Principal};
 use crate::token::IssuerRule;
 
-pub use crate::config::{Edit, GatewayBounds, Listen, ToolSearch};
+pub use crate::config::{ConsoleMode, Edit, GatewayBounds, IdentityFiles, Listen, ToolSearch};
 pub use crate::credential::{Credentials, may_pass};
 pub use crate::glob::NameFilter;
 pub use server::{PlanSecret, ServerPlan};
@@ -37,6 +37,8 @@ pub struct Plan {
     pub servers: BTreeMap<String, ServerPlan>,
     /// Servers that are switched off: users keep their accounts there.
     pub disabled: Vec<ServerPlan>,
+    /// Whether a file has servers with mistakes. Users may have accounts there, too.
+    pub has_broken: bool,
     /// Sets of servers under a name of their own. Every member is a key of
     /// `servers`, and is there once.
     pub groups: BTreeMap<String, Vec<String>>,
@@ -50,6 +52,8 @@ pub struct Plan {
     pub search: ToolSearch,
     /// Whether the gateway has tools of its own, which tell of it and of calls.
     pub diagnostics: bool,
+    /// What people may do in the console.
+    pub console: ConsoleMode,
     /// Where people and clients find us, if the files say so.
     pub public_url: Option<String>,
 }
@@ -70,6 +74,8 @@ impl Plan {
         plan.disabled = disabled.iter().map(|entry| entry.with_defaults(&defaults)).collect();
         let has_users =
             gateways.iter().any(|gateway| !gateway.keys.is_empty() || gateway.oauth.is_some());
+        let is_wrong = |entry: &&Entry| has_users && wrong_account(entry).is_some();
+        plan.has_broken = files.iter().any(Config::has_broken) || disabled.iter().any(is_wrong);
         let mut seen = BTreeSet::new();
         for entry in wanted.into_iter().filter(|entry| seen.insert(&entry.plan.name)) {
             if let Some(problem) = wrong_account(entry).filter(|_| has_users) {
@@ -84,6 +90,7 @@ impl Plan {
         plan.search = gateways.iter().find_map(|gateway| gateway.search).unwrap_or_default();
         let diagnostics = gateways.iter().find_map(|gateway| gateway.diagnostics);
         plan.diagnostics = diagnostics.unwrap_or_default();
+        plan.console = gateways.iter().find_map(|gateway| gateway.console).unwrap_or_default();
         plan.public_url = gateways.iter().find_map(|gateway| gateway.public_url.clone());
         let names: BTreeSet<&str> = files.iter().flat_map(Config::names).collect();
         for group in gateways.iter().flat_map(|gateway| &gateway.groups) {
@@ -133,6 +140,17 @@ impl Plan {
         }
     }
 
+    /// The same with these servers switched off.
+    pub(crate) fn without(&self, stopped: &BTreeSet<String>) -> Self {
+        let mut plan = self.clone();
+        let gone = plan.servers.extract_if(.., |name, _| stopped.contains(name));
+        plan.disabled.extend(gone.map(|(_, server)| server));
+        for members in plan.groups.values_mut() {
+            members.retain(|member| !stopped.contains(member));
+        }
+        plan
+    }
+
     /// Whether some server is shown what the tokens of users are exchanged for.
     pub(crate) fn exchanges_tokens(&self) -> bool {
         self.servers.values().any(|server| server.oauth.owner == AccountOwner::Exchanged)
@@ -146,6 +164,7 @@ impl Plan {
         listen.origins.extend(gateway.listen.origins.iter().cloned());
         listen.hosts.extend(gateway.listen.hosts.iter().cloned());
         listen.unauthenticated |= gateway.listen.unauthenticated;
+        listen.tls = listen.tls.take().or_else(|| gateway.listen.tls.clone());
         bounds.fill_in(&gateway.bounds);
     }
 
@@ -304,6 +323,8 @@ pub struct PlanChanges {
     pub adjusted: Vec<String>,
     /// Principals of the same name that may use something else now.
     pub regranted: Vec<String>,
+    /// In words, what changes of who may come in, and with what.
+    pub access: Vec<String>,
     /// Whether the listener itself must be another, which a running gateway cannot
     /// do: its address, its connections, the heads that it reads.
     pub listen: bool,
@@ -312,9 +333,9 @@ pub struct PlanChanges {
 impl Plan {
     /// What a listener is made of, once.
     fn socket(&self) -> impl PartialEq {
-        let Listen { host, port, unauthenticated, .. } = self.listen.clone();
+        let Listen { host, port, unauthenticated, tls, .. } = self.listen.clone();
         let GatewayBounds { connections, connections_each, head, .. } = self.bounds;
-        (host, port, unauthenticated, connections, connections_each, head)
+        (host, port, unauthenticated, tls, connections, connections_each, head)
     }
 
     /// What leads from `old` to this plan.
@@ -322,6 +343,7 @@ impl Plan {
         let mut changes = PlanChanges {
             listen: self.socket() != old.socket(),
             regranted: self.access.regranted(&old.access),
+            access: self.access.told_changes(&old.access),
             ..PlanChanges::default()
         };
         for (name, server) in &self.servers {

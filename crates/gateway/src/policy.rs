@@ -9,8 +9,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom as _, SystemRandom};
 use switchboard_net::access::shown_keys;
 use switchboard_net::connection::ClientConnection;
 use switchboard_proto::pattern::fits;
@@ -140,6 +143,37 @@ impl Access {
         };
         let own = self.principals.iter().chain(&self.anonymous).filter(is_other);
         own.map(|principal| principal.name.clone()).collect()
+    }
+
+    /// In words, what is other than in `old`.
+    pub(crate) fn told_changes(&self, old: &Self) -> Vec<String> {
+        let named = |from: &Self, name: &str| {
+            from.principals.iter().find(|it| it.name == name).map(Arc::clone)
+        };
+        let mut told = Vec::new();
+        match (old.is_open(), self.is_open()) {
+            (false, true) => told.push("anybody comes in, without a key".to_owned()),
+            (true, false) => told.push("nobody comes in without a key".to_owned()),
+            _ => {}
+        }
+        for own in &self.principals {
+            let name = &own.name;
+            match named(old, name) {
+                None => told.push(format!("{name} may come in")),
+                Some(other) if other.keys != own.keys => {
+                    told.push(format!("{name} has other keys"));
+                }
+                Some(_) => {}
+            }
+        }
+        let gone = old.principals.iter().filter(|it| named(self, &it.name).is_none());
+        told.extend(gone.map(|it| format!("{} may not come in any more", it.name)));
+        let regranted = self.regranted(old).into_iter();
+        told.extend(regranted.map(|name| format!("{name} may use something else")));
+        if self.tokens != old.tokens {
+            told.push("other access tokens are taken".to_owned());
+        }
+        told
     }
 
     /// Also lets in who shows `key`, with everything granted, and nobody else who
@@ -316,6 +350,16 @@ pub fn who(client: &ClientConnection) -> Option<String> {
 
 /// What a hash in a file starts with.
 pub const PREFIX: &str = "sha256:";
+
+/// What keys of ours start with, so that people and scanners know one when they see it.
+const KEY_PREFIX: &str = "sb_";
+
+/// A new key: 256 bits of the system's randomness, if it has any.
+pub fn new_key() -> Option<String> {
+    let mut bytes = [0; 32];
+    SystemRandom::new().fill(&mut bytes).ok()?;
+    Some(format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
+}
 
 /// Characters of a key that people choose themselves: fewer can be guessed.
 pub const MIN_KEY: usize = 16;

@@ -31,8 +31,9 @@ pub(crate) struct RequestUrl {
 pub(crate) fn base_url(request: EntryRequest<'_>, trusted: &[AddressRange]) -> Option<RequestUrl> {
     let peer = request.peer().map(|peer| peer.to_canonical());
     let is_proxy = peer.is_some_and(|peer| trusted.iter().any(|range| range.has(peer)));
+    let scheme = if request.is_secure() { "https" } else { "http" };
     if !is_proxy {
-        let origin = format!("http://{}", request.known_host()?);
+        let origin = format!("{scheme}://{}", request.known_host()?);
         return Some(RequestUrl { origin, prefix: String::new() });
     }
     let told = ProxyWord::read(request.headers())?;
@@ -40,7 +41,7 @@ pub(crate) fn base_url(request: EntryRequest<'_>, trusted: &[AddressRange]) -> O
         Some(host) => Some(host).filter(|host| request.knows_host(host))?,
         None => request.known_host()?,
     };
-    let scheme = told.scheme.unwrap_or("http");
+    let scheme = told.scheme.unwrap_or(scheme);
     let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
     let origin = format!("{}://{host}", scheme.to_ascii_lowercase());
     is_web.then(|| RequestUrl { origin, prefix: told.prefix.to_owned() })

@@ -4,23 +4,28 @@
 //! batches, in the background, by OTLP over HTTP as JSON; when its queue is full,
 //! spans are dropped and counted. Why it is ours is in decision 9.
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::Arc;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
-use serde_json::{Value, json};
+use switchboard_net::OwnedTask;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_proto::trace::Parent;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::lock;
+
 /// Something that took time.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Span {
+#[derive(Debug)]
+pub struct Span<'a> {
     /// The trace that it is part of.
     pub trace: u128,
     /// Its own id.
@@ -28,19 +33,34 @@ pub struct Span {
     /// The span that it is part of.
     pub parent: Option<u64>,
     /// What others on the way said about the trace.
-    pub state: Option<Box<str>>,
+    pub state: Option<&'a str>,
     /// Which side of a call it is: [`SERVER`] or [`CLIENT`].
     pub kind: u8,
     /// What it is called; one of few.
-    pub name: String,
+    pub name: &'a str,
     /// When it began.
     pub from: SystemTime,
     /// When it ended.
     pub until: SystemTime,
     /// What there is to say, by the names of the conventions.
-    pub attributes: Vec<(&'static str, Value)>,
+    pub attributes: &'a [(&'static str, SpanValue<'a>)],
     /// Whether it failed.
     pub is_error: bool,
+}
+
+/// What an attribute of a span says.
+#[derive(Debug)]
+pub enum SpanValue<'a> {
+    /// A text.
+    Text(Cow<'a, str>),
+    /// A number.
+    Number(u64),
+}
+
+impl<'a, T: Into<Cow<'a, str>>> From<T> for SpanValue<'a> {
+    fn from(text: T) -> Self {
+        Self::Text(text.into())
+    }
 }
 
 /// The kind of a span of ours for a client, by the number that OTLP has for it.
@@ -82,18 +102,11 @@ impl SpanOptions {
     }
 }
 
-/// Takes spans and sends them.
-#[derive(Clone, Debug)]
-pub struct Spans {
-    queue: mpsc::Sender<QueuedSpan>,
-    dropped: Arc<AtomicU64>,
-}
-
+/// Takes spans and sends them, as long as it lives.
 #[derive(Debug)]
-enum QueuedSpan {
-    Span(Span),
-    /// Tell this one when all before it are sent.
-    Flush(oneshot::Sender<()>),
+pub struct Spans {
+    queue: Arc<SpanQueue>,
+    _task: OwnedTask,
 }
 
 /// How long an end waits for the last spans.
@@ -102,35 +115,35 @@ const LAST: Duration = Duration::from_secs(3);
 impl Spans {
     /// Begins to send. Must be called within a tokio runtime.
     pub fn start(options: SpanOptions, fetch: Fetch) -> Self {
-        let (queue, items) = mpsc::channel(options.queue.max(1));
-        let dropped = Arc::new(AtomicU64::new(0));
-        let mut batches = SpanBatches { items, batch: Vec::new(), options, fetch };
-        let counter = Arc::clone(&dropped);
-        tokio::spawn(async move { batches.send_all(&counter).await });
-        Self { queue, dropped }
+        let queue = Arc::new(SpanQueue {
+            open: otlp_opening(&options.resource),
+            most: options.queue.max(1),
+            // A batch that the queue cannot hold would never be full.
+            batch: options.batch.clamp(1, options.queue.max(1)),
+            waiting: Mutex::default(),
+            wake: Notify::new(),
+            dropped: AtomicU64::new(0),
+        });
+        let sending = send_all(Arc::clone(&queue), options, fetch);
+        Self { queue, _task: OwnedTask::spawn(sending) }
     }
 
     /// Takes a span, if there is room for it.
-    pub fn send(&self, span: Span) {
-        if self.queue.try_send(QueuedSpan::Span(span)).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+    pub fn send(&self, span: &Span<'_>) {
+        self.queue.push(span);
     }
 
     /// Spans that were dropped: there was no room, or nobody took them.
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.queue.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits until what was taken is sent, for a moment at most.
     pub async fn flush(&self) {
         let (told, sent) = oneshot::channel();
-        let flushing = async {
-            if self.queue.send(QueuedSpan::Flush(told)).await.is_ok() {
-                _ = sent.await;
-            }
-        };
-        _ = timeout(LAST, flushing).await;
+        lock(&self.queue.waiting).flush = Some(told);
+        self.queue.wake.notify_one();
+        _ = timeout(LAST, sent).await;
     }
 }
 
@@ -181,57 +194,71 @@ impl Sampler {
     }
 }
 
-/// One request to a collector.
-fn otlp_request(resource: &[(String, String)], spans: &[Span]) -> Value {
-    let resource: Vec<_> =
-        resource.iter().map(|(key, text)| otlp_attribute(key, &text[..].into())).collect();
-    let spans: Vec<_> = spans.iter().map(otlp_span).collect();
-    let scope = json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")});
-    json!({
-        "resourceSpans": [{
-            "resource": {"attributes": resource},
-            "scopeSpans": [{"scope": scope, "spans": spans}],
-        }],
-    })
+/// How a request to a collector begins; its spans and [`OTLP_CLOSING`] follow.
+fn otlp_opening(resource: &[(String, String)]) -> Vec<u8> {
+    let mut out = br#"{"resourceSpans":[{"resource":{"attributes":["#.to_vec();
+    for (at, (key, text)) in resource.iter().enumerate() {
+        out.extend_from_slice(if at == 0 { b"" } else { b"," });
+        write_attribute(&mut out, key, &text.as_str().into());
+    }
+    let scope = concat!(
+        r#"]},"scopeSpans":[{"scope":{"name":"switchboard","version":""#,
+        env!("CARGO_PKG_VERSION"),
+        r#""},"spans":["#,
+    );
+    out.extend_from_slice(scope.as_bytes());
+    out
 }
 
-fn otlp_span(span: &Span) -> Value {
-    let attributes: Vec<_> =
-        span.attributes.iter().map(|(key, value)| otlp_attribute(key, value)).collect();
-    let mut json = json!({
-        "traceId": format!("{:032x}", span.trace),
-        "spanId": format!("{:016x}", span.id),
-        "name": span.name,
-        "kind": span.kind,
-        "startTimeUnixNano": nanos(span.from),
-        "endTimeUnixNano": nanos(span.until),
-        "attributes": attributes,
-    });
+const OTLP_CLOSING: &[u8] = b"]}]}]}";
+
+// Writing to memory does not fail.
+
+fn write_span(out: &mut Vec<u8>, span: &Span<'_>) {
+    _ = write!(out, r#"{{"traceId":"{:032x}","spanId":"{:016x}","name":"#, span.trace, span.id);
+    write_text(out, span.name);
+    let (from, until) = (nanos(span.from), nanos(span.until));
+    _ = write!(
+        out,
+        r#","kind":{},"startTimeUnixNano":"{from}","endTimeUnixNano":"{until}","attributes":["#,
+        span.kind
+    );
+    for (at, (key, value)) in span.attributes.iter().enumerate() {
+        out.extend_from_slice(if at == 0 { b"" } else { b"," });
+        write_attribute(out, key, value);
+    }
+    out.push(b']');
     if let Some(parent) = span.parent {
-        json["parentSpanId"] = format!("{parent:016x}").into();
+        _ = write!(out, r#","parentSpanId":"{parent:016x}""#);
     }
-    if let Some(state) = &span.state {
-        json["traceState"] = (&**state).into();
+    if let Some(state) = span.state {
+        out.extend_from_slice(br#","traceState":"#);
+        write_text(out, state);
     }
-    if span.is_error {
-        json["status"] = json!({"code": 2});
-    }
-    json
+    out.extend_from_slice(if span.is_error { br#","status":{"code":2}}"# } else { b"}" });
 }
 
-fn otlp_attribute(key: &str, value: &Value) -> Value {
-    let value = match value {
-        Value::String(text) => json!({"stringValue": text}),
+fn write_attribute(out: &mut Vec<u8>, key: &str, value: &SpanValue<'_>) {
+    out.extend_from_slice(br#"{"key":"#);
+    write_text(out, key);
+    match value {
+        SpanValue::Text(text) => {
+            out.extend_from_slice(br#","value":{"stringValue":"#);
+            write_text(out, text);
+        }
         // Numbers of 64 bits are text in JSON.
-        Value::Number(number) => json!({"intValue": number.to_string()}),
-        Value::Bool(flag) => json!({"boolValue": flag}),
-        other => json!({"stringValue": other.to_string()}),
-    };
-    json!({"key": key, "value": value})
+        SpanValue::Number(number) => _ = write!(out, r#","value":{{"intValue":"{number}""#),
+    }
+    out.extend_from_slice(b"}}");
 }
 
-fn nanos(time: SystemTime) -> String {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().to_string()
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    _ = serde_json::to_writer(out, text);
+}
+
+fn nanos(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// How often a batch is sent that a collector could not take at once.
@@ -240,83 +267,148 @@ const SEND_ATTEMPTS: u32 = 3;
 /// How long a collector is left alone that could not take a batch, at first.
 const SEND_PAUSE: Duration = Duration::from_secs(1);
 
-/// The queue of spans, and the batch that is gathered.
-struct SpanBatches {
-    items: mpsc::Receiver<QueuedSpan>,
-    batch: Vec<Span>,
-    options: SpanOptions,
-    fetch: Fetch,
+/// Spans that wait, written already: a span is told in one place and sent in another,
+/// and its text needs nothing that the call still has.
+#[derive(Debug)]
+struct SpanQueue {
+    /// How each batch begins.
+    open: Vec<u8>,
+    /// Spans that may wait.
+    most: usize,
+    /// Spans in one batch.
+    batch: usize,
+    waiting: Mutex<WaitingSpans>,
+    /// A first span came, a batch is full, or somebody waits for the end.
+    wake: Notify,
+    dropped: AtomicU64,
 }
 
-impl SpanBatches {
-    async fn send_all(&mut self, dropped: &AtomicU64) {
-        let mut complained = false;
-        while let Some(first) = self.items.recv().await {
-            let waiting = self.gather(first).await;
-            if !self.batch.is_empty() {
-                let count = self.batch.len() as u64;
-                let sent = self.deliver(waiting.is_some()).await;
-                if let Err(why) = &sent {
-                    dropped.fetch_add(count, Ordering::Relaxed);
-                    // Once for each time that it breaks: a collector may be away for days.
-                    if !complained {
-                        tracing::warn!("traces are not taken: {why}");
-                    }
-                }
-                complained = sent.is_err();
+#[derive(Debug, Default)]
+struct WaitingSpans {
+    batches: VecDeque<SpanBatch>,
+    count: usize,
+    /// Who waits until all are sent.
+    flush: Option<oneshot::Sender<()>>,
+}
+
+#[derive(Debug)]
+struct SpanBatch {
+    text: Vec<u8>,
+    count: usize,
+}
+
+impl SpanQueue {
+    fn push(&self, span: &Span<'_>) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.count >= self.most {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        waiting.count += 1;
+        let is_first = waiting.count == 1;
+        let batch = match waiting.batches.pop_back() {
+            Some(batch) if batch.count < self.batch => batch,
+            full => {
+                waiting.batches.extend(full);
+                SpanBatch { text: self.open.clone(), count: 0 }
             }
-            // The waiting task may be gone.
-            _ = waiting.map(|waiting| waiting.send(()));
+        };
+        let batch = waiting.batches.push_back_mut(batch);
+        batch.text.extend_from_slice(if batch.count == 0 { b"" } else { b"," });
+        write_span(&mut batch.text, span);
+        batch.count += 1;
+        let is_full = batch.count == self.batch;
+        drop(waiting);
+        if is_first || is_full {
+            self.wake.notify_one();
         }
     }
 
-    /// Gathers a batch; who waits for its end, if somebody does.
-    async fn gather(&mut self, first: QueuedSpan) -> Option<oneshot::Sender<()>> {
-        let until = Instant::now() + self.options.delay;
-        let mut next = first;
+    /// The next batch: a full one, or what there is after `delay` or when somebody waits.
+    /// None if somebody waits and there is nothing.
+    async fn next(&self, delay: Duration) -> Option<SpanBatch> {
+        let mut until = None;
         loop {
-            match next {
-                QueuedSpan::Span(span) => self.batch.push(span),
-                QueuedSpan::Flush(waiting) => return Some(waiting),
-            }
-            if self.batch.len() >= self.options.batch {
-                return None;
-            }
-            next = timeout_at(until, self.items.recv()).await.ok()??;
-        }
-    }
-
-    /// Sends the batch, and again if it may be taken later; not if somebody waits.
-    async fn deliver(&mut self, is_last: bool) -> Result<(), String> {
-        let Self { batch, options, fetch, .. } = self;
-        let body: Bytes = otlp_request(&options.resource, batch).to_string().into();
-        batch.clear();
-        let mut pause = SEND_PAUSE;
-        for attempt in 1.. {
-            let mut request = Request::new(body.clone());
-            *request.method_mut() = Method::POST;
-            *request.uri_mut() = options.endpoint.clone();
-            request.headers_mut().clone_from(&options.headers);
-            let json = HeaderValue::from_static("application/json");
-            request.headers_mut().insert(CONTENT_TYPE, json);
-            let (why, may_pass) = match timeout(options.timeout, fetch.send(request)).await {
-                Ok(Ok(response)) if response.status().is_success() => break,
-                Ok(Ok(response)) => {
-                    // The statuses that the specification has for "try again".
-                    let may_pass = matches!(response.status().as_u16(), 429 | 502 | 503 | 504);
-                    (format!("HTTP {}", response.status()), may_pass)
+            let is_due = until.is_some_and(|until| until <= Instant::now());
+            {
+                let mut waiting = lock(&self.waiting);
+                let first = waiting.batches.front();
+                let is_full = first.is_some_and(|batch| batch.count >= self.batch);
+                if is_full || is_due || waiting.flush.is_some() {
+                    let batch = waiting.batches.pop_front();
+                    waiting.count -= batch.as_ref().map_or(0, |batch| batch.count);
+                    return batch;
                 }
-                Ok(Err(error)) => (error.to_string(), true),
-                Err(_) => ("the collector takes too long".to_owned(), true),
-            };
-            if !may_pass || is_last || attempt == SEND_ATTEMPTS {
-                return Err(why);
+                if first.is_some() && until.is_none() {
+                    until = Some(Instant::now() + delay);
+                }
             }
-            tokio::time::sleep(pause).await;
-            pause *= 2;
+            match until {
+                Some(until) => _ = timeout_at(until, self.wake.notified()).await,
+                None => self.wake.notified().await,
+            }
         }
-        Ok(())
     }
+}
+
+async fn send_all(queue: Arc<SpanQueue>, options: SpanOptions, fetch: Fetch) {
+    let mut complained = false;
+    loop {
+        let Some(batch) = queue.next(options.delay).await else {
+            let told = lock(&queue.waiting).flush.take();
+            // The waiting task may be gone.
+            _ = told.map(|told| told.send(()));
+            continue;
+        };
+        let count = batch.count as u64;
+        let is_last = lock(&queue.waiting).flush.is_some();
+        let sent = deliver(batch, &options, &fetch, is_last).await;
+        if let Err(why) = &sent {
+            queue.dropped.fetch_add(count, Ordering::Relaxed);
+            // Once for each time that it breaks: a collector may be away for days.
+            if !complained {
+                tracing::warn!("traces are not taken: {why}");
+            }
+        }
+        complained = sent.is_err();
+    }
+}
+
+/// Sends the batch, and again if it may be taken later; not if somebody waits.
+async fn deliver(
+    batch: SpanBatch,
+    options: &SpanOptions,
+    fetch: &Fetch,
+    is_last: bool,
+) -> Result<(), String> {
+    let SpanBatch { text: mut body, .. } = batch;
+    body.extend_from_slice(OTLP_CLOSING);
+    let body = Bytes::from(body);
+    let mut pause = SEND_PAUSE;
+    for attempt in 1.. {
+        let mut request = Request::new(body.clone());
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = options.endpoint.clone();
+        request.headers_mut().clone_from(&options.headers);
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        let (why, may_pass) = match timeout(options.timeout, fetch.send(request)).await {
+            Ok(Ok(response)) if response.status().is_success() => break,
+            Ok(Ok(response)) => {
+                // The statuses that the specification has for "try again".
+                let may_pass = matches!(response.status().as_u16(), 429 | 502 | 503 | 504);
+                (format!("HTTP {}", response.status()), may_pass)
+            }
+            Ok(Err(error)) => (error.to_string(), true),
+            Err(_) => ("the collector takes too long".to_owned(), true),
+        };
+        if !may_pass || is_last || attempt == SEND_ATTEMPTS {
+            return Err(why);
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    Ok(())
 }
 
 /// Makes ids, each another, from a beginning that nobody else has.
@@ -353,7 +445,66 @@ impl Ids {
 mod tests {
     use std::collections::HashSet;
 
+    use switchboard_net::http::fetch::FetchOptions;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn spans_wait_as_text_in_batches_and_there_is_a_bound() {
+        let resource = [("service.name".to_owned(), "a \"gate\"".to_owned())];
+        let queue = SpanQueue {
+            open: otlp_opening(&resource),
+            most: 3,
+            batch: 2,
+            waiting: Mutex::default(),
+            wake: Notify::new(),
+            dropped: AtomicU64::new(0),
+        };
+        let attributes = [("said", "line\n".into()), ("port", SpanValue::Number(80))];
+        let span = |id| Span {
+            trace: 1,
+            id,
+            parent: Some(2),
+            state: Some("a=b"),
+            kind: SERVER,
+            name: "tools/call \"it\"",
+            from: UNIX_EPOCH,
+            until: UNIX_EPOCH + Duration::from_nanos(7),
+            attributes: &attributes,
+            is_error: true,
+        };
+        (1..=4).for_each(|id| queue.push(&span(id)));
+        assert_eq!(queue.dropped.load(Ordering::Relaxed), 1);
+        let mut sizes = Vec::new();
+        for _ in 0..2 {
+            let mut batch = queue.next(Duration::from_secs(5)).await.unwrap();
+            batch.text.extend_from_slice(OTLP_CLOSING);
+            let told: serde_json::Value = serde_json::from_slice(&batch.text).unwrap();
+            let told = &told["resourceSpans"][0];
+            let named = &told["resource"]["attributes"][0]["value"]["stringValue"];
+            assert_eq!(named, "a \"gate\"");
+            let spans = told["scopeSpans"][0]["spans"].as_array().unwrap();
+            assert_eq!(spans[0]["traceId"], "00000000000000000000000000000001");
+            assert_eq!(spans[0]["parentSpanId"], "0000000000000002");
+            assert_eq!(spans[0]["name"], "tools/call \"it\"");
+            assert_eq!(spans[0]["endTimeUnixNano"], "7");
+            assert_eq!(spans[0]["attributes"][0]["value"]["stringValue"], "line\n");
+            assert_eq!(spans[0]["attributes"][1]["value"]["intValue"], "80");
+            assert_eq!(spans[0]["traceState"], "a=b");
+            assert_eq!(spans[0]["status"]["code"], 2);
+            assert_eq!(spans.len(), batch.count);
+            sizes.push(batch.count);
+        }
+        assert_eq!(sizes, [2, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_is_never_larger_than_the_queue() {
+        let url = "http://127.0.0.1:9/v1/traces".parse().unwrap();
+        let options = SpanOptions { queue: 3, ..SpanOptions::to(url) };
+        let spans = Spans::start(options, Fetch::new(FetchOptions::default()).unwrap());
+        assert_eq!(spans.queue.batch, 3);
+    }
 
     #[test]
     fn samplers_are_those_of_the_specification() {

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use switchboard_net::bridge::Bridge;
+use switchboard_net::client::Client;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::http::site::{ConnectedClient, Site, Sites};
 use switchboard_net::roster::{ListKind, ServerPhase, ServerState};
@@ -33,16 +34,8 @@ pub fn status(fleet: &Fleet, sites: &Sites) -> Value {
 }
 
 fn server(fleet: &Fleet, name: &str, bridge: &Bridge, state: Option<&ServerState>) -> Value {
-    let is_personal = |state: &&ServerState| fleet.is_open_to_people(name, state);
-    let word = match state.map(|state| state.phase) {
-        _ if state.as_ref().is_some_and(is_personal) => "personal",
-        Some(ServerPhase::Ready) => "ready",
-        Some(ServerPhase::Retrying) => "retrying",
-        Some(ServerPhase::Failed) => "failed",
-        Some(ServerPhase::Sleeping) => "asleep",
-        _ => "starting",
-    };
-    let state = state.filter(|state| !is_personal(state));
+    let word = state_word(fleet, name, state);
+    let state = state.filter(|_| word != "personal");
     let error = state.and_then(|state| state.reason.as_ref());
     let present = fleet.roster.present(name);
     let tools = fleet.roster.definitions(ListKind::Tools);
@@ -52,13 +45,18 @@ fn server(fleet: &Fleet, name: &str, bridge: &Bridge, state: Option<&ServerState
         "error": error.map(Failure::summary),
         "errorKind": error.map(Failure::kind),
         "era": present.as_ref().map(|client| era_name(client.era())),
+        "revision": present.as_ref().map(Client::revision),
         "transport": transport(bridge.server()),
         "calls": bridge.calls(),
+        "callsTotal": bridge.server().traffic().called(),
         "queued": bridge.queued(),
         "children": bridge.server().traffic().children(),
         "restarts": bridge.server().traffic().restarted(),
         "tools": tools,
     });
+    if bridge.server().fetch().is_some_and(|fetch| fetch.insecure_host().is_some()) {
+        server["insecure"] = true.into();
+    }
     if let Some(people) = fleet.ready_people(name) {
         server["people"] = people.into();
     }
@@ -69,6 +67,18 @@ fn server(fleet: &Fleet, name: &str, bridge: &Bridge, state: Option<&ServerState
     server
 }
 
+/// How a server stands, in a word.
+pub(crate) fn state_word(fleet: &Fleet, name: &str, state: Option<&ServerState>) -> &'static str {
+    match state.map(|state| state.phase) {
+        _ if state.is_some_and(|state| fleet.is_open_to_people(name, state)) => "personal",
+        Some(ServerPhase::Ready) => "ready",
+        Some(ServerPhase::Retrying) => "retrying",
+        Some(ServerPhase::Failed) => "failed",
+        Some(ServerPhase::Sleeping) => "asleep",
+        _ => "starting",
+    }
+}
+
 /// An era for people and scripts.
 pub fn era_name(era: Era) -> &'static str {
     match era {
@@ -77,7 +87,8 @@ pub fn era_name(era: Era) -> &'static str {
     }
 }
 
-fn transport(server: &ServerTarget) -> &'static str {
+/// How a server is reached, in a word.
+pub(crate) fn transport(server: &ServerTarget) -> &'static str {
     match server.target() {
         Target::Command(_) => "stdio",
         Target::Url { strategy: Strategy::SseOnly, .. } => "sse",
@@ -125,7 +136,8 @@ fn who(client: &ClientConnection) -> String {
     policy::who(client).unwrap_or_else(|| ANONYMOUS.to_owned())
 }
 
-fn row(ConnectedClient { client, transport, path }: &ConnectedClient) -> Value {
+/// A client that is connected.
+pub(crate) fn row(ConnectedClient { client, transport, path }: &ConnectedClient) -> Value {
     let said = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(escaped);
     let intro = client.intro();
     json!({

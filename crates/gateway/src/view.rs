@@ -51,6 +51,7 @@ pub(crate) use people::People;
 pub use people::PersonBounds;
 pub(crate) use reply::GatewayTasks;
 
+mod connected;
 mod list;
 mod listen;
 mod one;
@@ -231,10 +232,15 @@ impl Backend for Views {
     ) -> PendingWork {
         let (monitor, only) = (self.fleet.monitor(), self.only.as_ref());
         monitor.observe(call, &message, only, self.fleet.transport());
+        let through = upstream::told_through(&message);
+        if let Some(through) = through.as_ref().filter(|it| self.leads_back(client.who(), it)) {
+            call.finish(Refusal::Loop { ids: through.to_vec() });
+            return PendingWork::none();
+        }
         let front = self.front(client, Some(&message));
         let own_tool = OwnTool::called_by(&message).filter(|_| monitor.has_tools(only));
-        let (client, call) = (Arc::clone(client), call.clone());
-        let mut request = FrontRequest { client, call, message, header_params };
+        let (sender, call) = (Arc::clone(client), call.clone());
+        let mut request = FrontRequest { client: sender, call, message, header_params };
         match (own_tool, only) {
             (None, Some(name)) => return front.open_at_one(name, request),
             (None, None) => {}
@@ -246,7 +252,13 @@ impl Backend for Views {
                 request.message = monitor::list_request(&request.message);
             }
         }
-        front.open(request)
+        let work = front.open(request);
+        if let Some(through) = through
+            && let Some(session) = front.session(client)
+        {
+            session.came_through(through);
+        }
+        work
     }
 
     fn note(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {

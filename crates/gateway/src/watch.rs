@@ -19,8 +19,11 @@ use tokio::time::{Instant, timeout};
 use crate::config::Surroundings;
 use crate::plan::{Plan, Reading};
 
+mod identity;
 #[cfg(test)]
 mod tests;
+
+pub use identity::{IdentityFileError, IdentityWatch};
 
 /// Silence that ends a change: editors write in several steps.
 const QUIET: Duration = Duration::from_millis(200);
@@ -34,16 +37,11 @@ pub struct Watch {
     files: Vec<PathBuf>,
     /// Files that they name.
     besides: Vec<PathBuf>,
-    folders: BTreeSet<PathBuf>,
     around: Arc<Surroundings>,
     plan: Plan,
     /// What was wrong with them.
     told: Vec<String>,
-    reload: Arc<Reload>,
-    /// Something happened after the files were read.
-    is_due: bool,
-    /// Listens until it is dropped.
-    listener: Option<RecommendedWatcher>,
+    folders: FolderWatch,
 }
 
 /// Asks for the files to be read again, from anywhere: for SIGHUP.
@@ -73,19 +71,23 @@ pub struct WatchError {
     source: notify::Error,
 }
 
-impl Watch {
-    /// `reading` is what came of `files` in these surroundings, and was told.
-    pub fn new(files: Vec<PathBuf>, around: Surroundings, reading: &Reading) -> Self {
-        let (around, reload) = (Arc::new(around), Arc::default());
-        let (plan, told) = (reading.plan.clone(), reading.lines());
-        let besides = reading.besides.clone();
-        let folders = BTreeSet::new();
-        Self { files, besides, folders, around, plan, told, reload, is_due: false, listener: None }
-    }
+/// Hears when something happens where files are.
+#[derive(Default)]
+struct FolderWatch {
+    folders: BTreeSet<PathBuf>,
+    reload: Arc<Reload>,
+    /// Something happened that nobody has looked at yet.
+    is_due: bool,
+    /// Listens until it is dropped.
+    listener: Option<RecommendedWatcher>,
+}
 
-    /// Starts to listen. Without it, or where it fails, the files are read again
-    /// when somebody asks for it.
-    pub fn listen(&mut self) -> Result<(), WatchError> {
+impl FolderWatch {
+    /// Starts to listen in the folders of these files.
+    fn listen<'f>(
+        &mut self,
+        files: impl Iterator<Item = &'f PathBuf> + Clone,
+    ) -> Result<(), WatchError> {
         let reload = Arc::clone(&self.reload);
         let heard = move |event: notify::Result<notify::Event>| {
             // To read is no change; and what went wrong may have been one.
@@ -95,16 +97,19 @@ impl Watch {
         };
         let nowhere = |source| WatchError { folder: PathBuf::new(), source };
         self.listener = Some(notify::recommended_watcher(heard).map_err(nowhere)?);
-        self.extend()?;
+        self.extend(files)?;
         // They may have changed since they were read.
         self.reload.events.notify_one();
         Ok(())
     }
 
-    /// Listens in the folders of all files.
-    fn extend(&mut self) -> Result<(), WatchError> {
+    /// Listens in the folders of these files, too.
+    fn extend<'f>(
+        &mut self,
+        files: impl Iterator<Item = &'f PathBuf> + Clone,
+    ) -> Result<(), WatchError> {
         let Some(listener) = &mut self.listener else { return Ok(()) };
-        for folder in folders(self.files.iter().chain(&self.besides)) {
+        for folder in folders(files) {
             if self.folders.len() >= MOST_FOLDERS || self.folders.contains(&folder) {
                 continue;
             }
@@ -116,9 +121,46 @@ impl Watch {
         Ok(())
     }
 
+    /// Waits until something has happened and it is quiet again, unless somebody wants it now.
+    /// It is told until [`done`](Self::done).
+    async fn happened(&mut self) {
+        if !self.is_due {
+            self.reload.events.notified().await;
+            self.is_due = true;
+        }
+        let start = Instant::now();
+        while !self.reload.now.load(Ordering::Acquire) && start.elapsed() < PATIENCE {
+            if timeout(QUIET, self.reload.events.notified()).await.is_err() {
+                break;
+            }
+        }
+    }
+
+    /// The files were looked at; whether somebody wanted that.
+    fn done(&mut self) -> bool {
+        self.is_due = false;
+        self.reload.now.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Watch {
+    /// `reading` is what came of `files` in these surroundings, and was told.
+    pub fn new(files: Vec<PathBuf>, around: Surroundings, reading: &Reading) -> Self {
+        let (around, folders) = (Arc::new(around), FolderWatch::default());
+        let (plan, told) = (reading.plan.clone(), reading.lines());
+        let besides = reading.besides.clone();
+        Self { files, besides, around, plan, told, folders }
+    }
+
+    /// Starts to listen. Without it, or where it fails, the files are read again
+    /// when somebody asks for it.
+    pub fn listen(&mut self) -> Result<(), WatchError> {
+        self.folders.listen(self.files.iter().chain(&self.besides))
+    }
+
     /// Asks for a reload, from anywhere.
     pub fn reload(&self) -> Arc<Reload> {
-        Arc::clone(&self.reload)
+        Arc::clone(&self.folders.reload)
     }
 
     /// Waits until the files mean something else, or something else is wrong with
@@ -128,20 +170,15 @@ impl Watch {
     /// May be dropped while it waits: what was heard is not lost.
     pub async fn changed(&mut self) -> Reading {
         loop {
-            if !self.is_due {
-                self.reload.events.notified().await;
-                self.is_due = true;
-            }
-            self.settle().await;
+            self.folders.happened().await;
             let (files, around) = (self.files.clone(), Arc::clone(&self.around));
             // Where nobody waits for the disk; none while the program ends.
             let read = tokio::task::spawn_blocking(move || Reading::read(&files, &around));
             let reading = read.await.ok();
-            self.is_due = false;
-            let asked = self.reload.now.swap(false, Ordering::AcqRel);
+            let asked = self.folders.done();
             let Some(reading) = reading else { continue };
             self.besides.clone_from(&reading.besides);
-            if let Err(error) = self.extend() {
+            if let Err(error) = self.folders.extend(self.files.iter().chain(&self.besides)) {
                 // It is read all the same, whenever something else changes.
                 tracing::debug!("{error}");
             }
@@ -154,16 +191,6 @@ impl Watch {
             }
             if asked || is_other {
                 return reading;
-            }
-        }
-    }
-
-    /// Waits until it is quiet, unless somebody wants it now.
-    async fn settle(&self) {
-        let start = Instant::now();
-        while !self.reload.now.load(Ordering::Acquire) && start.elapsed() < PATIENCE {
-            if timeout(QUIET, self.reload.events.notified()).await.is_err() {
-                break;
             }
         }
     }

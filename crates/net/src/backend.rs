@@ -16,11 +16,13 @@ use switchboard_proto::exchange::{Ask, HeaderParams};
 use switchboard_proto::failure::Words;
 use switchboard_proto::jsonrpc::Message;
 
-use crate::access::Who;
 use crate::call::Call;
+use crate::charge::Charge;
 use crate::connection::ClientConnection;
-use crate::http::body::Charge;
-use crate::upstream::Through;
+use crate::who::Who;
+
+/// The servers of other gateways that a request came through; kept while it is open.
+pub type Through = Arc<[u64]>;
 
 /// Takes the calls of every client that is served.
 ///

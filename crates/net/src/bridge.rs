@@ -26,12 +26,12 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use self::admission::Admission;
-use crate::access::Who;
 use crate::backend::{Backend, PendingWork};
 use crate::call::{Call, CallHolder};
 use crate::connection::{ClientConnection, lock};
 use crate::drive::OwnedTask;
 use crate::upstream::{self, Eras, ServerTarget, Target, Tenant, Through, Upstream};
+use crate::who::Who;
 use deferral::DeferredClient;
 use era::EraWait;
 
@@ -118,12 +118,14 @@ impl Bridge {
         (calls, start): (NonZeroUsize, Duration),
     ) -> Arc<Self> {
         let admission = Some(Admission::new(calls.get(), start));
+        // The supervisor has no connection of its own there, and logs what becomes of this one.
+        let server = if is_common(&server, children) { server.supervised() } else { server };
         Self::made(Hidden::default(), server, children, limits, admission)
     }
 
     /// Whether several clients may stand behind one connection.
-    pub fn is_shared(&self) -> bool {
-        self.children.is_shared()
+    pub fn sharing(&self) -> Sharing {
+        if self.children.is_shared() { Sharing::Shared } else { Sharing::Alone }
     }
 
     /// Connections that are made from here on keep these bounds.
@@ -183,9 +185,7 @@ impl Bridge {
 
     /// Whether everybody goes by one connection.
     pub fn is_common(&self) -> bool {
-        let is_process = matches!(self.server.target(), Target::Command(_));
-        let tells_apart = !self.server.passes().is_empty() || self.server.has_accounts();
-        self.children == Children::Shared && is_process && !tells_apart
+        is_common(&self.server, self.children)
     }
 
     /// What is spoken on the connection that all share, if there is one.
@@ -734,6 +734,12 @@ fn subject(request: &Message) -> Option<Cow<'_, str>> {
         name if name.starts_with("tasks/") => request.task_id(),
         _ => None,
     }
+}
+
+/// Whether everybody goes by one connection.
+fn is_common(server: &ServerTarget, children: Children) -> bool {
+    let is_process = matches!(server.target(), Target::Command(_));
+    children == Children::Shared && is_process && !server.tells_users_apart()
 }
 
 /// The bounds of connections that are shared like this.

@@ -15,6 +15,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, SystemTime};
 
 use switchboard_proto::client::Ticket;
 use switchboard_proto::exchange::{Ask, Exchange};
@@ -22,9 +23,16 @@ use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::Message;
 
 use crate::backend::PendingWork;
+#[cfg(feature = "client")]
 use crate::bridge::Permit;
+use crate::charge::Charge;
 use crate::connection::{ClientConnection, lock};
-use crate::http::body::Charge;
+
+/// Only a bridge has permits.
+#[cfg(not(feature = "client"))]
+type NoPermit = Box<std::convert::Infallible>;
+#[cfg(not(feature = "client"))]
+use self::NoPermit as Permit;
 
 /// One request, and who must be told what comes of it. Clones are the same call.
 #[derive(Clone)]
@@ -35,6 +43,8 @@ struct Record {
     exchange: Exchange,
     /// The gateway makes it for itself, beside the calls of clients.
     is_internal: bool,
+    /// Its request has the id that its client gave it.
+    has_own_id: bool,
     /// Its client speaks the era of the server.
     is_native: AtomicBool,
     state: Mutex<CallState>,
@@ -185,10 +195,46 @@ pub trait CallRecovery: Send + Sync {
     fn recover(self: Arc<Self>, call: &Call, why: &Failure) -> bool;
 }
 
+/// A point on the way of a call that its observer is told of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CallPoint {
+    /// It has its place among the calls that the server may have at once.
+    Admitted,
+    /// The server asks the client something.
+    Asked,
+    /// The server's answer has come, or why there is none.
+    Answered,
+}
+
+/// A call that is not over, for people who look at it.
+#[derive(Clone, Debug)]
+pub struct CallDescription {
+    /// Its method.
+    pub method: Box<str>,
+    /// The tool, prompt or resource, as the client calls it.
+    pub offered: Option<Box<str>>,
+    /// The server that it went to.
+    pub server: Option<Arc<str>>,
+    /// When it came.
+    pub at: SystemTime,
+    /// How long ago that was.
+    pub age: Duration,
+    /// The trace that it is part of.
+    pub trace: u128,
+    /// What a client without a session calls itself.
+    pub client: Option<Box<str>>,
+}
+
 /// Sees a call: for counts, log lines and traces.
 pub trait CallObserver: Send {
+    /// What it is; none if this observer does not know.
+    fn describe(&self) -> Option<CallDescription> {
+        None
+    }
     /// It is sent to a server, as `request`; what that server gets.
     fn forward(&mut self, server: &Arc<str>, request: Message) -> Message;
+    /// It has come so far.
+    fn reach(&mut self, _point: CallPoint) {}
     /// It is over; without an answer if its client gave it up. Another answer may be returned.
     fn finish(
         self: Box<Self>,
@@ -200,24 +246,23 @@ pub trait CallObserver: Send {
 impl Call {
     /// A request of whom `sink` tells.
     pub fn new(sink: Arc<dyn ReplySink>, exchange: Exchange) -> Self {
-        Self::with(sink, exchange, false, None)
+        Self(Arc::new(Record::new(sink, exchange)))
     }
 
     /// A request that the gateway makes for itself: it takes no permit from clients.
     pub(crate) fn internal(sink: Arc<dyn ReplySink>, exchange: Exchange) -> Self {
-        Self::with(sink, exchange, true, None)
+        Self(Arc::new(Record { is_internal: true, ..Record::new(sink, exchange) }))
     }
 
-    /// The same, with the charge for the bytes of its request.
-    pub(crate) fn with(
+    /// A request as a client sent it, with the charge for its bytes.
+    pub(crate) fn of_client(
         sink: Arc<dyn ReplySink>,
         exchange: Exchange,
-        is_internal: bool,
         charge: Option<Arc<Charge>>,
     ) -> Self {
-        let is_native = AtomicBool::new(true);
         let state = Mutex::new(CallState { charge, ..CallState::default() });
-        Self(Arc::new(Record { sink, exchange, is_internal, is_native, state }))
+        let record = Record::new(sink, exchange);
+        Self(Arc::new(Record { has_own_id: true, state, ..record }))
     }
 
     /// Its number at its client.
@@ -303,6 +348,7 @@ impl Call {
         let mut state = lock(&self.0.state);
         if state.phase == CallPhase::Open {
             state.permit = Some(permit);
+            state.reach(CallPoint::Admitted);
             return;
         }
         drop(state);
@@ -312,6 +358,11 @@ impl Call {
     /// Has it seen by `observer`.
     pub fn set_observer(&self, observer: Box<dyn CallObserver>) {
         lock(&self.0.state).observer = Some(observer);
+    }
+
+    /// What its observer knows of it; none if it is over.
+    pub fn describe(&self) -> Option<CallDescription> {
+        lock(&self.0.state).observer.as_ref()?.describe()
     }
 
     /// It is sent to a server, as `request`; what that server gets.
@@ -331,6 +382,7 @@ impl Call {
         if state.phase == CallPhase::Over {
             return;
         }
+        state.reach(CallPoint::Answered);
         let (intercept, rewrite) = (state.intercept.take(), state.rewrite.clone());
         let recovery = state.recovery.clone().filter(|_| state.phase == CallPhase::Open);
         drop(state);
@@ -385,6 +437,7 @@ impl Call {
     /// The server needs input. False if the client cannot be asked.
     pub fn ask(&self, asker: Weak<dyn Asker>, ask: Ask, request: &Message) -> bool {
         let Some(rewrite) = self.rewrite_while_open() else { return false };
+        lock(&self.0.state).reach(CallPoint::Asked);
         let sink = Arc::clone(&self.0.sink);
         let Some(rewrite) = rewrite else {
             return sink.ask(Some(self.0.exchange), asker, ask, request);
@@ -464,7 +517,21 @@ impl Call {
     }
 }
 
+impl Record {
+    fn new(sink: Arc<dyn ReplySink>, exchange: Exchange) -> Self {
+        let is_native = AtomicBool::new(true);
+        let (is_internal, has_own_id) = (false, false);
+        Self { sink, exchange, is_internal, has_own_id, is_native, state: Mutex::default() }
+    }
+}
+
 impl CallState {
+    fn reach(&mut self, point: CallPoint) {
+        if let Some(observer) = &mut self.observer {
+            observer.reach(point);
+        }
+    }
+
     /// What it held. What refers to this record in its turn must go, or neither would ever end.
     fn release(&mut self) -> impl Sized + use<> {
         let held = (self.permit.take(), self.charge.take());
@@ -497,6 +564,10 @@ impl Ticket for Call {
 
     fn counts(&self) -> bool {
         !self.0.is_internal
+    }
+
+    fn has_own_id(&self) -> bool {
+        self.0.has_own_id
     }
 }
 

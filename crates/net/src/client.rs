@@ -2,13 +2,12 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use switchboard_net::client::{Client, ClientOptions};
-//! use switchboard_net::stdio::child::Command;
-//! use switchboard_net::upstream::ServerTarget;
+//! use std::time::Duration;
+//! use switchboard_net::client::Client;
 //!
-//! let command = Command::parse("npx -y @modelcontextprotocol/server-everything")?;
-//! let server = ServerTarget::command(command, std::env::vars_os().collect());
-//! let client = Client::connect(server, ClientOptions::default()).await?;
+//! let client = Client::connect("https://example.com/mcp").await?;
+//! let client = Client::spawn("npx -y @modelcontextprotocol/server-everything").await?;
+//! let client = Client::builder().timeout(Duration::from_mins(2)).connect("http://[::1]:8080/mcp").await?;
 //! for tool in client.tools().await? {
 //!     println!("{}", tool["name"]);
 //! }
@@ -46,9 +45,12 @@ use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
 use switchboard_proto::method::{self, meta};
 use switchboard_proto::revision::{Era, Revision, era_of};
+use switchboard_proto::types::Unfit;
 
 use crate::drive::now;
-use crate::upstream::{Eras, ServerTarget, Strategy, Target, ViaBridge, asked};
+use crate::upstream::{
+    Eras, IntoCommand, IntoTarget, ServerTarget, Strategy, Target, TargetError, ViaBridge, asked,
+};
 use connection::ServerConnection;
 
 mod cache;
@@ -58,6 +60,7 @@ mod connection;
 mod options;
 mod skill;
 mod subscription;
+mod typed;
 
 pub use cache::ResponseCache;
 pub use client_tasks::{Called, Task};
@@ -67,6 +70,7 @@ pub use options::{
 };
 pub use skill::Skill;
 pub use subscription::{ListenFilter, Listening};
+pub use typed::TypedClient;
 
 pub(crate) use call::{RawList, elements};
 pub(crate) use options::ConnectionWatcher;
@@ -80,7 +84,9 @@ const REMEMBER: Duration = Duration::from_hours(1);
 /// [`call_tool`](Self::call_tool), [`prompts`](Self::prompts) and [`prompt`](Self::prompt),
 /// [`resources`](Self::resources) and [`read`](Self::read), [`complete`](Self::complete),
 /// [`listen`](Self::listen), [`ping`](Self::ping); lists are read to their end.
-/// [`request`](Self::request) and [`notify`](Self::notify) are for everything else.
+/// [`request`](Self::request) and [`notify`](Self::notify) are for everything else. They give
+/// JSON; [`typed`](Self::typed) has the same methods with types, and
+/// [`call_tool_as`](Self::call_tool_as) reads a result as a type of yours.
 #[derive(Clone)]
 pub struct Client {
     core: Arc<ClientCore>,
@@ -104,14 +110,34 @@ impl ClientCore {
 }
 
 impl Client {
-    /// Connects: asks which era the server speaks, unless that is known, and
-    /// greets a legacy one.
-    pub async fn connect(
-        server: ServerTarget,
-        options: ClientOptions,
-    ) -> Result<Self, ConnectError> {
-        let core = negotiate(&server, &Arc::new(options)).await?;
-        Ok(Self { core: Arc::new(core) })
+    /// Connects to the server at a URL, or to any other [`ServerTarget`]: asks which era it
+    /// speaks, and greets a legacy one.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use serde_json::json;
+    /// use switchboard_net::client::Client;
+    ///
+    /// let client = Client::connect("https://example.com/mcp").await?;
+    /// let result = client.call_tool("add", json!({"a": 2, "b": 3})).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect(server: impl IntoTarget) -> Result<Self, ConnectError> {
+        Self::builder().connect(server).await
+    }
+
+    /// Starts a command and connects to it: a line such as `npx -y some-server`, split as a
+    /// shell does it, or a
+    /// [`Command`](crate::stdio::child::Command). The child gets the few variables of our environment
+    /// that programs cannot do without.
+    pub async fn spawn(command: impl IntoCommand) -> Result<Self, ConnectError> {
+        Self::builder().spawn(command).await
+    }
+
+    /// Begins a client that differs from others: [`ClientOptions`] has the methods to say how.
+    pub fn builder() -> ClientOptions {
+        ClientOptions::default()
     }
 
     /// Calls a method; the result as it came.
@@ -191,14 +217,29 @@ impl fmt::Debug for Client {
     }
 }
 
+impl ClientOptions {
+    /// Connects to a server with these options; see [`Client::connect`].
+    pub async fn connect(self, server: impl IntoTarget) -> Result<Client, ConnectError> {
+        let server = server.into_target()?;
+        let core = negotiate(&server, &Arc::new(self)).await?;
+        Ok(Client { core: Arc::new(core) })
+    }
+
+    /// Starts a command and connects to it with these options; see [`Client::spawn`].
+    pub async fn spawn(self, command: impl IntoCommand) -> Result<Client, ConnectError> {
+        let command = command.into_command().map_err(TargetError::from)?;
+        self.connect(command).await
+    }
+}
+
 /// One call to a server, with a connection of its own.
 pub async fn call_once(
-    server: ServerTarget,
+    server: impl IntoTarget,
     method: &str,
     params: impl Serialize,
     options: ClientOptions,
 ) -> Result<Value, ConnectError> {
-    let client = Client::connect(server, options).await?;
+    let client = options.connect(server).await?;
     let result = client.request(method, params).await;
     client.close().await;
     Ok(result?)
@@ -218,6 +259,12 @@ pub enum CallError {
     /// An answer that makes no sense.
     #[error("the server's answer cannot be used: {what}")]
     Unusable { what: String },
+    /// An answer that is not what its type says; the source says why not.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
+    /// The tool failed, and its result was wanted as a type.
+    #[error("tool {tool:?} failed: {message}")]
+    ToolFailed { tool: String, message: String },
     /// The parameters are no JSON object.
     #[error("parameters must be a JSON object")]
     BadParams,
@@ -296,6 +343,9 @@ pub enum ConnectError {
     /// The era that was asked for is not the server's.
     #[error("the server does not speak the modern protocol: {why}")]
     NotModern { why: String },
+    /// The URL or the command line cannot be used.
+    #[error(transparent)]
+    Target(#[from] TargetError),
 }
 
 impl From<ConnectError> for Failure {

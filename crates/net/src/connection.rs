@@ -18,6 +18,7 @@ use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderMap, HeaderName};
 use switchboard_proto::Table;
+use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane};
 use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Member, Message};
@@ -29,12 +30,12 @@ use switchboard_proto::server::legacy::{LegacyServerHalf, Phase};
 use switchboard_proto::server::modern::ModernServerHalf;
 use switchboard_proto::server::{Frame, ServerHalf};
 
-use crate::access::{Turns, Who};
 use crate::backend::{Backend, PendingWork};
 use crate::call::{Asker, Call, ReplySink};
+use crate::charge::Charge;
 use crate::drive::now;
-use crate::http::body::Charge;
 use crate::parked_calls::Parking;
+use crate::who::{Turns, Who};
 
 pub(crate) use unread::PieceWritten;
 use unread::ReadProgress;
@@ -134,18 +135,21 @@ fn modern<R: Default>(
 }
 
 impl ClientConnection {
-    /// A client that has said nothing yet. `shared` if others speak to the same server.
+    /// A client that has said nothing yet. `sharing` says whether others speak to the same server.
     pub fn new(
         era: Era,
         carrier: Carrier,
         backend: Arc<dyn Backend>,
         limits: &Limits,
-        shared: bool,
+        sharing: Sharing,
     ) -> Arc<Self> {
         let half = match era {
             Era::Legacy => {
                 let half = LegacyServerHalf::new(carrier, limits);
-                ServerHalf::Legacy(Box::new(if shared { half.sharing() } else { half }))
+                ServerHalf::Legacy(Box::new(match sharing {
+                    Sharing::Alone => half,
+                    Sharing::Shared => half.sharing(),
+                }))
             }
             Era::Modern => ServerHalf::Modern(Box::new(ModernServerHalf::new(carrier, limits))),
         };
@@ -262,7 +266,7 @@ impl ClientConnection {
                     _ = self.intro.set(intro);
                 }
                 let sink: Arc<Self> = Arc::clone(self);
-                let call = Call::with(sink, exchange, false, charge.cloned());
+                let call = Call::of_client(sink, exchange, charge.cloned());
                 let mut state = lock(&self.state);
                 if state.ended {
                     return PendingWork::none();
@@ -484,15 +488,30 @@ impl ClientConnection {
         let _passing = lock(&self.passing);
         let owed = lock(&self.state).half.owed_calls();
         for exchange in owed {
-            let call = self.call(exchange);
-            self.finish(exchange, why.clone().into());
-            if let Some(call) = call {
-                call.close();
-                self.backend.cancel(self, &call);
-                works.append(call.cancel(None));
-            }
+            works.append(self.refuse(exchange, why));
         }
         works
+    }
+
+    /// Answers one call that is open with `why`, and has the backend drop it. None if it is not
+    /// open any more.
+    pub fn give_up_call(
+        self: &Arc<Self>,
+        exchange: Exchange,
+        why: &Refusal,
+    ) -> Option<PendingWork> {
+        let _passing = lock(&self.passing);
+        let is_owed = lock(&self.state).half.owed_calls().contains(&exchange);
+        is_owed.then(|| self.refuse(exchange, why))
+    }
+
+    fn refuse(self: &Arc<Self>, exchange: Exchange, why: &Refusal) -> PendingWork {
+        let call = self.call(exchange);
+        self.finish(exchange, why.clone().into());
+        let Some(call) = call else { return PendingWork::none() };
+        call.close();
+        self.backend.cancel(self, &call);
+        call.cancel(None)
     }
 
     /// The backend does not take a call; over HTTP a modern client learns so by the status too (MH-14).

@@ -9,6 +9,7 @@
 //! - [`body`]: how many bytes of requests are held, and what is sent.
 //! - [`listen`]: the accept loop around any `tower` service, and its graceful stop.
 //! - [`fetch`]: the client that sends our requests: pool, TLS, proxies, redirects.
+//! - [`tls`]: certificates of our own, for clients and for servers.
 //!
 //! `listen` and `fetch` know nothing of MCP. Beside them are the few questions about
 //! headers that both sides ask. From where one may talk to a site, and as whom, is in
@@ -16,10 +17,14 @@
 
 pub mod body;
 mod endpoint;
+#[cfg(feature = "client")]
 pub mod fetch;
 pub mod listen;
 pub mod page;
 pub mod site;
+mod site_options;
+#[cfg(feature = "tls")]
+pub mod tls;
 mod ws;
 
 pub use body::Body;

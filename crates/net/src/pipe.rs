@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Carrier, Lane};
 use switchboard_proto::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Member};
 use switchboard_proto::limits::Limits;
@@ -17,14 +18,14 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::server::classify;
 use switchboard_proto::server::{Frame, ServerHalf};
 
-use crate::access::{Turns, Who};
 use crate::backend::{Backend, PendingWork};
+use crate::charge::{Charge, parse_to_keep};
 use crate::connection::ClientConnection;
 use crate::connection::unread::Unread;
 use crate::drive;
 use crate::drive::{Either, race};
-use crate::http::body::{Charge, parse_to_keep};
 use crate::parked_calls::Parking;
+use crate::who::{Turns, Who};
 
 /// The client at the other end.
 pub(crate) struct Pipe {
@@ -37,12 +38,12 @@ pub(crate) struct Pipe {
 impl Pipe {
     pub(crate) fn new(
         backend: &Arc<dyn Backend>,
-        shared: bool,
+        sharing: Sharing,
         limits: &Limits,
         who: &Who,
     ) -> Self {
         let new =
-            |era| ClientConnection::new(era, Carrier::Pipe, Arc::clone(backend), limits, shared);
+            |era| ClientConnection::new(era, Carrier::Pipe, Arc::clone(backend), limits, sharing);
         let parking = Parking::new(limits);
         let pipe = Self { legacy: new(Era::Legacy), modern: new(Era::Modern), parking };
         pipe.modern.park_in(&pipe.parking);

@@ -10,6 +10,7 @@
 //! | files that only we may read, or change | `private_file`, `make_private_folder`, `is_private`, `is_only_ours`, `may_others_write`, `may_others_replace` |
 //! | files that stay, and are the same | `sync_folder`, `is_at` |
 //! | files that are no files | `open_without_waiting`, `is_executable`, `is_stdin_a_pipe` |
+//! | open files that children do not get | `hide_inherited_files` |
 //! | the commands that open a page in a browser | `page_openers` |
 //! | what we use, and may use | `open_files`, `open_files_limit`, `raise_open_files_limit`, `resident_memory` |
 
@@ -39,6 +40,9 @@ use crate::connection::lock;
 use crate::stdio::child::Status;
 
 mod guard;
+
+/// The first descriptor that is not one of the three standard streams.
+const FIRST_INHERITED: i32 = 3;
 
 pub(crate) use guard::{Cleanup, SHELL};
 
@@ -122,6 +126,11 @@ pub fn open_without_waiting(path: &Path) -> io::Result<File> {
 /// Whether the file is one that somebody may run.
 pub(crate) fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|about| about.is_file() && about.mode() & 0o111 != 0)
+}
+
+/// Keeps the files that we were started with to ourselves: servers and their guards must not get them.
+pub fn hide_inherited_files() {
+    close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
 }
 
 /// Whether our stdin is a pipe or a socket, whose end says that its owner is gone.

@@ -9,7 +9,7 @@
 //! use switchboard_net::upstream::ServerTarget;
 //!
 //! let cache = Some(Cache::at("/var/cache/example"));
-//! let roster = Roster::new(RosterOptions { cache, ..RosterOptions::default() });
+//! let roster = Roster::new(RosterOptions::default().cache(cache));
 //! for (name, line) in [("files", "files-server ."), ("search", "npx -y search-server")] {
 //!     let environment = std::env::vars_os().collect();
 //!     roster.add(name, ServerTarget::command(Command::parse(line)?, environment))?;
@@ -38,6 +38,7 @@
 mod cache;
 mod server_entry;
 mod state;
+mod state_log;
 mod supervisor;
 
 use std::collections::BTreeMap;
@@ -55,8 +56,8 @@ use tokio::time::{timeout, timeout_at};
 
 pub use cache::{Bounds, Cache};
 pub use state::{
-    AddError, Change, Deferred, Definition, ListKind, RosterError, RosterOptions, ServerPhase,
-    ServerState,
+    AddError, Change, Deferred, Definition, ListCounts, ListKind, RosterError, RosterOptions,
+    ServerPhase, ServerState,
 };
 pub use switchboard_proto::project::CacheHints as Hints;
 
@@ -152,7 +153,7 @@ impl Roster {
     }
 
     /// Puts another server in the place of one. What that one offered is offered
-    /// until this one is ready. What is returned waits for the end of the old
+    /// until this one is ready, or cannot be used. What is returned waits for the end of the old
     /// one, which comes anyway; none if there is none of that name.
     pub fn replace_within(
         &self,
@@ -205,7 +206,12 @@ impl Roster {
     /// Waits until every server is ready or known to be broken, or until
     /// [`patience`](RosterOptions::patience) is over; those that are not ready.
     pub async fn ready(&self) -> Vec<Deferred> {
-        let until = now() + self.shared.options.patience;
+        self.ready_within(self.shared.options.patience).await
+    }
+
+    /// The same with another patience.
+    pub async fn ready_within(&self, patience: Duration) -> Vec<Deferred> {
+        let until = now() + patience;
         for entry in self.shared.entries() {
             let (mut state, mut lists) = (entry.state.subscribe(), entry.lists.subscribe());
             let settled = async {
@@ -243,6 +249,16 @@ impl Roster {
     /// [`definitions`](Self::definitions) under this number is still true.
     pub fn edition(&self) -> u64 {
         self.shared.edition.load(Ordering::Acquire)
+    }
+
+    /// How much all servers that are up offer together.
+    pub fn counts(&self) -> ListCounts {
+        let entries = self.shared.entries();
+        let add = |one: ListCounts, other: ListCounts| {
+            ListCounts(std::array::from_fn(|kind| one.0[kind] + other.0[kind]))
+        };
+        let up = entries.iter().filter(|entry| entry.state.borrow().is_up());
+        up.map(|entry| entry.counts()).fold(ListCounts::default(), add)
     }
 
     /// What all servers offer of one kind: by name, in the order of each.
@@ -433,7 +449,7 @@ impl RosterShared {
                 Action::Connect { attempt } => entry.connect(self, attempt),
                 Action::Release { attempt } => entry.release(attempt),
                 Action::Tell { state } => {
-                    tracing::debug!(server = &*entry.name, "{state}");
+                    entry.log_state(&state, self.options.is_quiet);
                     entry.publish(state.clone());
                     self.tell_change(Change::State { server: name, state });
                 }
@@ -484,13 +500,12 @@ impl RosterShared {
             // What it offers is our own, and trying it again soon would not help.
             let none = |kind| ReadList { kind, items: Vec::new(), terms: None };
             self.offer(entry, ListKind::ALL.map(none).into());
-            let is_known = matches!(entry.state.borrow().reason, Some(Failure::Loop { .. }));
-            if !is_known {
-                tracing::error!("{}", entry.server.loop_advice(&entry.name));
-            }
         }
-        // Nor would it before somebody has signed in.
-        let jitter = (!is_loop && !error.is_sign_in()).then(|| entry.jitter());
+        self.tell_definitions(entry, entry.disinherit());
+        // Nor would it before somebody has signed in, or has installed the command.
+        let is_missing = error.is_lasting() && self.options.probe.is_some();
+        let is_worth_it = !is_loop && !error.is_sign_in() && !is_missing;
+        let jitter = is_worth_it.then(|| entry.jitter());
         let error = if is_loop { Failure::LOOP } else { error };
         self.step(|supervisor, now| {
             supervisor.handle_broken(&entry.name, attempt, error, now, jitter);

@@ -44,6 +44,13 @@ impl SealingKey {
     }
 }
 
+/// An id that cannot be guessed.
+pub(crate) fn random_id() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
 impl std::fmt::Debug for SealingKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SealingKey")

@@ -9,8 +9,9 @@ use ring::digest::{SHA256, digest};
 /// Bytes of a value that cannot be mistaken for a word.
 pub const LONG: usize = 8;
 
-/// Bytes of a value that is secret by its name.
-pub const SHORT: usize = 4;
+/// Bytes of a value that is secret by its name. Shorter ones are words such as `none` and `test`,
+/// and no token is that short.
+pub const SHORT: usize = 6;
 
 /// Parts of names of what is secret.
 const SECRET_NAMES: [&str; 9] =
@@ -67,10 +68,10 @@ mod tests {
     fn what_was_sent_becomes_its_name_where_it_is_repeated() {
         let mut sent = HeaderMap::new();
         let mut add = |name: &'static str, value: &str| sent.insert(name, value.parse().unwrap());
-        add("authorization", "Bearer abcd");
+        add("authorization", "Bearer abcdef");
         add("x-user", "passed-secret passed-secret-2");
         add("x-mode", "fast");
-        let said = "Bearer abcd fast [passed-secret-2,passed-secret]";
+        let said = "Bearer abcdef fast [passed-secret-2,passed-secret]";
         let redact = redact(said, &sent);
         assert_eq!(redact, "Bearer ${authorization} fast [${x-user},${x-user}]");
     }
@@ -78,9 +79,9 @@ mod tests {
     #[test]
     fn the_scheme_before_a_secret_is_told() {
         let of = |name, value| words(name, value).collect::<Vec<_>>();
-        assert_eq!(of("authorization", "Bearer abcd"), ["abcd"]);
-        assert_eq!(of("authorization", "abcd"), ["abcd"]);
-        assert_eq!(of("x-token", "abc abcd abcde"), ["abcd", "abcde"]);
+        assert_eq!(of("authorization", "Bearer abcdef"), ["abcdef"]);
+        assert_eq!(of("authorization", "abcdef"), ["abcdef"]);
+        assert_eq!(of("x-token", "none abcdef abcdefg"), ["abcdef", "abcdefg"]);
         assert_eq!(of("x-mode", "fast abcdefgh"), ["abcdefgh"]);
     }
 }

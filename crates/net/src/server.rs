@@ -45,7 +45,7 @@
 //!     .resource(Resource::text("calc://pi", "pi", "text/plain", "3.14159"))
 //!     .build()?;
 //!
-//! // Serve it: `stdio::serve(server, ..)`, or `http::site::Site::new(server, ..)`.
+//! // Serve it: `server.serve_stdio()`, or `server.serve_http("127.0.0.1:8080")`.
 //! // Change it while it runs: clients hear of it.
 //! server.remove_tool("greet");
 //! server.resource_updated("calc://pi");
@@ -55,7 +55,8 @@
 //! Where things are: [`Builder`] puts a server together, [`Context`] is a call's
 //! way to its client, [`ToolResult`] and [`ToolOutcome`] are what tools answer,
 //! [`Error`] is what anything may fail with, [`Notice`] is what clients say
-//! unasked, [`Handler`] is for those who forward. Calls run in the task of their
+//! unasked, [`Handler`] is for those who forward, [`Middleware`] stands around the calls
+//! of tools, [`Context::typed`] asks clients with types. Calls run in the task of their
 //! client's connection and are dropped when the client cancels.
 //!
 //! Which method is answered by which part:
@@ -95,9 +96,14 @@ mod builtin_tools;
 mod catalog;
 mod context;
 mod handler;
+mod middleware;
+mod schema;
+mod serve;
 mod server_tasks;
 mod session;
 mod tool;
+#[cfg(feature = "schema")]
+mod typed;
 
 pub use catalog::{
     BuildError, CompletionRequest, CompletionSubject, Prompt, PromptArguments, PromptDraft,
@@ -105,13 +111,15 @@ pub use catalog::{
 };
 pub use context::{Context, Elicited, VisitPage};
 pub use handler::{Error, Handler, Notice, Request};
+pub use middleware::{Middleware, Next, ToolCall};
 pub use project::CacheHints;
 pub use server_tasks::TaskSupport;
-pub use session::Level;
-pub(crate) use session::covers;
+pub use switchboard_proto::types::Level;
 pub use tool::{
     Content, Contents, IntoToolResult, Nature, Tool, ToolDraft, ToolOutcome, ToolResult,
 };
+#[cfg(feature = "schema")]
+pub use typed::{FormError, TypedContext, form_schema};
 
 /// Entries on one page of a list, unless the server says otherwise.
 const PAGE: usize = 1000;
@@ -121,14 +129,15 @@ const SUBSCRIBE: &str = "/resources/subscribe";
 
 /// A server: serves any number of clients of every revision at once.
 ///
-/// Made with [`Server::builder`], and served by [`stdio::serve`](crate::stdio::serve), by a
-/// [`Site`](crate::http::site::Site), or by both. Its lists may change meanwhile:
+/// Made with [`Server::builder`], and served by [`serve_stdio`](Self::serve_stdio), by
+/// [`serve_http`](Self::serve_http), by a [`Site`](crate::http::site::Site), or by all of them. Its lists may change meanwhile:
 /// clients are told when something is added or removed here, or `*_changed` is called.
 pub struct Server {
     identity: session::ServerIdentity,
     catalog: Mutex<Arc<ServerCatalog>>,
     completion: Option<Box<Completion>>,
     handler: Option<Box<handler::CallCallback>>,
+    middleware: Vec<Box<middleware::MiddlewareCallback>>,
     on_notification: Vec<Box<handler::NoticeCallback>>,
     notices: Arc<Semaphore>,
     page: usize,
@@ -160,6 +169,7 @@ impl Server {
             catalog: Mutex::default(),
             completion: None,
             handler: None,
+            middleware: Vec::new(),
             on_notification: Vec::new(),
             notices: Arc::new(Semaphore::new(handler::MOST_NOTICES)),
             page: PAGE,
@@ -307,7 +317,7 @@ impl Server {
                 let name = call.member(Member::Name)?;
                 let tool = catalog.tools.get(&name).ok_or_else(|| unknown("tool", name))?;
                 let result = self.call_tool(tool, call, said, cx).await?;
-                result.to_text()
+                Ok(result.to_text())
             }
             (method::GET_PROMPT, _) if catalog.prompts.offered => {
                 let name = call.member(Member::Name)?;
@@ -340,8 +350,7 @@ impl Server {
         }
     }
 
-    /// Calls a tool with arguments that fit; those that do not are the model's
-    /// to mend, so they make a result (ERR-3).
+    /// Calls a tool, through the middleware that stands around all of them.
     async fn call_tool(
         &self,
         tool: &Arc<Tool>,
@@ -358,15 +367,13 @@ impl Server {
         let as_task = server_tasks::wanted(tool, call, &cx)?;
         let started = crate::drive::now();
         cx.tool = Some(Arc::clone(tool));
-        let result = match tool.complaint(&arguments) {
-            Some(complaint) => Ok(ToolResult::error(format!("invalid arguments: {complaint}"))),
-            None if as_task => {
-                let running = Arc::clone(tool);
-                cx.defer(async move |cx| (running.run.0)(arguments, cx).await).await
-            }
-            None => (tool.run.0)(arguments, cx).await,
-        };
-        let result = result.and_then(|result| tool.check_output(result));
+        let next = Next::new(cx.server());
+        let call = ToolCall { tool: Arc::clone(tool), arguments, context: cx, as_task };
+        let mut result = next.run(call).await;
+        if !self.middleware.is_empty() {
+            // What middleware makes of a result has to fit the output schema as well.
+            result = result.and_then(|result| tool.check_output(result));
+        }
         match &self.trace {
             Some(traces) => traces.record(tool.name(), started.elapsed(), result),
             None => result,
@@ -572,6 +579,13 @@ impl Builder {
         })
     }
 
+    /// Stands around the calls of all tools; see [`Middleware`]. May be given several times:
+    /// the first is the outermost.
+    pub fn middleware(mut self, middleware: impl Middleware) -> Self {
+        self.server.middleware.push(middleware::boxed(middleware));
+        self
+    }
+
     /// Hears what clients say without wanting an answer, such as
     /// `notifications/roots/list_changed`. May be given several times: all of them hear it.
     pub fn on_notification<F, W>(mut self, function: F) -> Self
@@ -651,8 +665,6 @@ fn notification(method: &str, params: &Value) -> Message {
 }
 
 /// An id that cannot be guessed.
-pub(crate) fn random_id() -> Result<String, Error> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|_| Error::internal("there is no randomness"))?;
-    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+fn random_id() -> Result<String, Error> {
+    crate::seal::random_id().map_err(|_| Error::internal("there is no randomness"))
 }

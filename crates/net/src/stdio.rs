@@ -10,47 +10,65 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use switchboard_proto::client::Sharing;
 use switchboard_proto::framing::{self, LineDecoder, LineTooLong};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Stdin, Stdout, stdin, stdout};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, stdin, stdout};
 
-use crate::access::Who;
 use crate::backend::Backend;
 use crate::drive::{DEFAULT_GRACE, Either, race};
 use crate::pipe::Pipe;
+use crate::who::Who;
 
+#[cfg(feature = "client")]
 pub mod child;
+
+/// How a client on a pair of streams is served.
+#[derive(Clone, Debug)]
+#[must_use]
+#[non_exhaustive]
+pub struct StdioOptions {
+    /// Whether other clients share the server with it.
+    pub sharing: Sharing,
+    /// Bounds of the conversation.
+    pub limits: Arc<Limits>,
+    /// How long calls in flight go on after the end. What is not answered a moment before
+    /// it is over is answered with an error.
+    pub grace: Duration,
+}
+
+impl Default for StdioOptions {
+    fn default() -> Self {
+        Self { sharing: Sharing::Alone, limits: Arc::default(), grace: DEFAULT_GRACE }
+    }
+}
+
+setters! {
+    StdioOptions { sharing: Sharing, limits: impl Into<Arc<Limits>>, grace: Duration }
+}
 
 /// Serves the client on our own stdin and stdout.
 ///
 /// Returns at the end of stdin, when the client does not read any more, or
-/// after `shutdown`; in-flight calls get ten seconds to finish.
+/// after `shutdown`.
 pub async fn serve(
     backend: Arc<dyn Backend>,
-    shared: bool,
-    limits: Arc<Limits>,
+    options: StdioOptions,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    serve_on(ours(), DEFAULT_GRACE, backend, shared, limits, shutdown).await
+    serve_on((stdin(), stdout()), backend, options, shutdown).await
 }
 
-/// Our own stdin and stdout.
-pub fn ours() -> (Stdin, Stdout) {
-    (stdin(), stdout())
-}
-
-/// The same as [`serve`] over any pair of byte streams (STD-8), and with another time for calls in
-/// flight. What is not answered a moment before it is over is answered with an error.
+/// The same over any pair of byte streams (STD-8).
 pub async fn serve_on(
     (input, output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
-    grace: Duration,
     backend: Arc<dyn Backend>,
-    shared: bool,
-    limits: Arc<Limits>,
+    options: StdioOptions,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let pipe = &Pipe::new(&backend, shared, &limits, &Who::default());
+    let StdioOptions { sharing, limits, grace } = options;
+    let pipe = &Pipe::new(&backend, sharing, &limits, &Who::default());
     let mut writing = std::pin::pin!(write(pipe, output));
     let reading = async {
         _ = race(read(pipe, input, &limits), shutdown).await;

@@ -9,6 +9,7 @@
 //! writes. Streamable HTTP has no task of its own: the caller carries its call.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::Instant;
@@ -36,6 +37,7 @@ mod era;
 mod flood;
 mod http;
 mod inject;
+mod into_target;
 mod pipe;
 mod sse;
 mod target;
@@ -43,11 +45,13 @@ mod timers;
 mod usage;
 mod via;
 
+pub use crate::backend::Through;
 pub use client_identity::ClientIdentity;
 pub(crate) use client_identity::{ViaBridge, asked};
 pub(crate) use era::{AnswerWaiter, EraFound, Eras};
 use flood::{Flood, Ration};
 pub use inject::TokenInjection;
+pub use into_target::{IntoCommand, IntoTarget, TargetError};
 use pipe::{Outbound, PipeState};
 use target::CredentialCache;
 pub use target::{
@@ -58,7 +62,7 @@ pub(crate) use usage::Tenant;
 pub use usage::Traffic;
 use usage::add;
 pub(crate) use via::through;
-pub use via::{Ancestry, Through, VARIABLE, leads_back};
+pub use via::{Ancestry, VARIABLE, leads_back, told_through};
 
 /// A connection to one server.
 pub struct Upstream {
@@ -307,8 +311,11 @@ impl Upstream {
         works
     }
 
-    /// A message with the extension that the server's tokens are got by.
+    /// A message with the extension that the server's tokens are got by, and, if it is a
+    /// gateway's own, with the gateways that led to it.
     fn declaring(&self, message: Message) -> Message {
+        let is_own = self.server.details.is_supervised;
+        let message = if is_own { self.server.tell_chain(message) } else { message };
         let declaring = self.extension.and_then(|it| project::declaring(&message, it));
         declaring.unwrap_or(message)
     }
@@ -340,9 +347,18 @@ impl Upstream {
         self.step(|half, now| half.forget_owner(client.number(), now)).detach();
     }
 
+    /// Logs why the connection is in trouble, unless the supervisor does.
+    fn log_trouble(&self, why: &dyn fmt::Display) {
+        if self.server.details.is_supervised {
+            tracing::debug!(server = self.name, "{why}");
+        } else {
+            tracing::warn!(server = self.name, "{why}");
+        }
+    }
+
     /// The connection to the server broke: every open call fails.
     fn lost(self: &Arc<Self>, why: &Failure) {
-        tracing::warn!(server = self.name, "{why}");
+        self.log_trouble(why);
         for client in self.attached() {
             client.lost(why);
         }
@@ -684,8 +700,8 @@ impl Asker for Upstream {
     }
 }
 
-impl std::fmt::Debug for Upstream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Upstream")
             .field("name", &self.name)
             .field("era", &self.era())

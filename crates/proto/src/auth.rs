@@ -25,6 +25,7 @@ mod metadata;
 mod record;
 mod settings;
 mod token;
+mod token_answer;
 
 #[cfg(test)]
 mod tests;

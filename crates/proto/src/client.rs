@@ -62,6 +62,12 @@ pub trait Ticket: Clone + PartialEq {
     fn counts(&self) -> bool {
         true
     }
+
+    /// Whether its request has an id that its client chose, and that no other request of
+    /// this client has. Then the server may see that id.
+    fn has_own_id(&self) -> bool {
+        false
+    }
 }
 
 /// What the clients are to be told, oldest first.
@@ -154,6 +160,11 @@ impl<T: Ticket> Ticket for InternalCall<T> {
     fn principal(&self) -> &[u8] {
         self.ticket().map_or(b"", Ticket::principal)
     }
+
+    // A layer makes several requests of one: those have ids of ours.
+    fn has_own_id(&self) -> bool {
+        self.native().is_some_and(Ticket::has_own_id)
+    }
 }
 
 /// Who watches for a listen: a number apart from those of clients.
@@ -162,11 +173,12 @@ fn listener(listen: u64) -> u64 {
 }
 
 /// Whether one client or several stand behind the calls.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Sharing {
-    /// One: its progress tokens pass as they are.
+    /// One: its ids and progress tokens pass as they are.
+    #[default]
     Alone,
-    /// Several: tokens are rewritten, what belongs to no call goes to nobody
+    /// Several: ids and tokens are rewritten, what belongs to no call goes to nobody
     /// who could be the wrong one.
     Shared,
 }
@@ -369,6 +381,11 @@ impl<T: Ticket> ClientHalf<T> {
         facing!(self, is_open(lane))
     }
 
+    /// The lane of the call that the server knows by this id, where ids tell calls apart.
+    pub fn lane_of(&self, wire_id: &Id) -> Option<Lane> {
+        facing!(self, lane_of(wire_id))
+    }
+
     /// Whether the server has ever told of itself, so that clients may count on it.
     pub fn is_met(&self) -> bool {
         match self {
@@ -458,8 +475,9 @@ impl<T: Ticket> ClientHalf<T> {
 // The ledger: the calls towards one server: their owners, ids and progress tokens, and which of
 // them a question is about.
 //
-// Every call gets an id of ours, so that no two clients and none of our own
-// calls collide. A call that takes too long is given up. Tokens are rewritten only where clients share the server (STD-9).
+// A call has a number of ours, its lane. Its wire id is the one that the server sees: the
+// client's own where no other call can be taken for it, else that number, or one far above it
+// where the client's ids may be numbers. A call that takes too long is given up. Tokens are rewritten only where clients share the server (STD-9).
 
 /// All calls in flight. `O` says whose a call is.
 ///
@@ -476,13 +494,20 @@ impl<T: Ticket> ClientHalf<T> {
 struct Ledger<O> {
     sharing: Sharing,
     next_id: u64,
-    /// By the lanes on which they travel over HTTP, which are also their ids.
+    /// By the lanes on which they travel over HTTP.
     open: BTreeMap<Lane, OutstandingCall<O>>,
     /// Each open call once, the most urgent first.
     deadlines: BTreeSet<(Instant, Lane)>,
     /// By value, for a server may spell a token its own way.
     tokens: Table<Id, Lane>,
     next_token: u64,
+    /// The open calls of a session that have another wire id than their number.
+    wire_ids: Table<Id, Lane>,
+    /// Ids of the client pass. Ours do not look like them from here on.
+    ids_pass: bool,
+    /// The highest number below [`OWN_IDS`] that was an id in a session of one client. Only
+    /// higher ones pass, so that an answer that comes late is never taken for another's.
+    highest: Option<u64>,
     limits: Limits,
     running: Running,
 }
@@ -493,8 +518,10 @@ struct OutstandingCall<O> {
     owner: O,
     /// In its client's words.
     request: Message,
-    /// As it went out, in case it may be sent again.
+    /// As it went out except for its id, in case it may be sent again.
     sent: Message,
+    /// What the server knows it by.
+    wire_id: Id,
     /// It was sent again already.
     repeated: bool,
     begun: Instant,
@@ -512,6 +539,14 @@ impl<O> OutstandingCall<O> {
         Failure::Timeout { waited: now.saturating_duration_since(self.begun) }
     }
 }
+
+/// Where ids of ours begin in a session in which those of a client pass: more than clients
+/// count to. Every server reads such a number and those below it, and answers under it;
+/// texts, fractions and larger numbers some do not.
+const OWN_IDS: u64 = 1_000_000_000;
+
+/// How progress tokens of ours begin.
+const OURS: &str = "switchboard-";
 
 /// Longer than anybody waits.
 const FOR_EVER: Duration = Duration::from_hours(24 * 365 * 10);
@@ -536,6 +571,9 @@ impl<O> Ledger<O> {
             deadlines: BTreeSet::new(),
             tokens: Table::default(),
             next_token: 1,
+            wire_ids: Table::default(),
+            ids_pass: false,
+            highest: None,
             limits: limits.clone(),
             running: Running::new(limits),
         }
@@ -546,16 +584,47 @@ impl<O> Ledger<O> {
         self.open.len() >= self.limits.calls.saturating_mul(4)
     }
 
-    /// Starts a call; says under which id, and what to send.
-    fn begin(&mut self, owner: O, request: &Message, now: Instant) -> (Lane, Message) {
+    /// Starts a call in a session. Where that belongs to one client, `own_id` passes, if it is
+    /// a number that every server reads and higher than those before it: clients count.
+    fn begin_in_session(
+        &mut self,
+        owner: O,
+        request: &Message,
+        own_id: Option<&Id>,
+        now: Instant,
+    ) -> (Lane, Message) {
+        let number = self.next_id;
+        self.ids_pass |= own_id.is_some() && self.sharing == Sharing::Alone;
+        if !self.ids_pass {
+            self.highest = Some(number);
+            return self.begin(owner, request, None, now);
+        }
+        let is_new = |id: &u64| *id < OWN_IDS && self.highest.is_none_or(|highest| *id > highest);
+        let own_id = own_id.and_then(Id::number).filter(is_new);
+        self.highest = own_id.or(self.highest);
+        let wire_id = Id::from(own_id.unwrap_or(OWN_IDS + number));
+        self.wire_ids.insert(wire_id.clone(), Lane(number));
+        self.begin(owner, request, Some(wire_id), now)
+    }
+
+    /// Starts a call; says on which lane, and what to send. Without a `wire_id` the lane's
+    /// number is its id.
+    fn begin(
+        &mut self,
+        owner: O,
+        request: &Message,
+        wire_id: Option<Id>,
+        now: Instant,
+    ) -> (Lane, Message) {
         let id = Lane(take_number(&mut self.next_id));
+        let wire_id = wire_id.unwrap_or(Id::from(id.0));
         let mut sent = request.clone();
         if self.sharing == Sharing::Shared && request.progress_token().is_some() {
-            let token = format!("\"switchboard-{}\"", take_number(&mut self.next_token));
+            let token = format!("\"{OURS}{}\"", take_number(&mut self.next_token));
             sent = sent.with(Member::MetaProgressToken, token);
         }
         self.tokens.extend(sent.progress_token().map(|token| (token, id)));
-        let message = sent.with_id(&Id::from(id.0));
+        let message = sent.with_id(&wire_id);
         let greeting = self.limits.greeting.filter(|_| request.method() == method::INITIALIZE);
         let quiet = greeting.unwrap_or(self.limits.quiet);
         let latest = after(now, self.limits.total);
@@ -564,6 +633,7 @@ impl<O> Ledger<O> {
             owner,
             request: request.clone(),
             sent,
+            wire_id,
             repeated: false,
             begun: now,
             quiet,
@@ -576,9 +646,36 @@ impl<O> Ledger<O> {
         (id, message)
     }
 
-    /// An answer arrived: whose it is. None if nobody waits for it.
+    /// The open call that the server knows by this id.
+    fn lane_of(&self, wire_id: &Id) -> Option<Lane> {
+        let named = self.wire_ids.get(wire_id).copied();
+        let lane = named.or_else(|| wire_id.number().map(Lane))?;
+        self.open.get(&lane).filter(|call| call.wire_id == *wire_id).map(|_| lane)
+    }
+
+    /// An answer arrived by the lane of its call, and names that call: whose it is. None if
+    /// nobody waits for it.
+    fn answer_on(
+        &mut self,
+        lane: Lane,
+        answer: &Message,
+        now: Instant,
+    ) -> Option<(Lane, OutstandingCall<O>)> {
+        let is_its_own = Some(&self.open.get(&lane)?.wire_id) == answer.id();
+        if is_its_own { self.finish(lane, answer, now) } else { None }
+    }
+
+    /// An answer arrived by any lane: whose it is. None if nobody waits for it.
     fn answer(&mut self, answer: &Message, now: Instant) -> Option<(Lane, OutstandingCall<O>)> {
-        let id = Lane(answer.id()?.number()?);
+        self.finish(self.lane_of(answer.id()?)?, answer, now)
+    }
+
+    fn finish(
+        &mut self,
+        id: Lane,
+        answer: &Message,
+        now: Instant,
+    ) -> Option<(Lane, OutstandingCall<O>)> {
         let call = self.end(id)?;
         self.running.see(&call.request, answer, now);
         Some((id, call))
@@ -588,6 +685,9 @@ impl<O> Ledger<O> {
     fn end(&mut self, id: Lane) -> Option<OutstandingCall<O>> {
         let call = self.open.remove(&id)?;
         self.deadlines.remove(&(call.deadline, id));
+        if !self.wire_ids.is_empty() {
+            self.wire_ids.remove(&call.wire_id);
+        }
         if let Some(token) = call.sent.progress_token() {
             self.tokens.remove(&token);
         }
@@ -648,6 +748,7 @@ impl<O> Ledger<O> {
     fn drain(&mut self) -> impl Iterator<Item = OutstandingCall<O>> + use<O> {
         self.deadlines.clear();
         self.tokens.clear();
+        self.wire_ids.clear();
         self.running.lose();
         std::mem::take(&mut self.open).into_values()
     }
@@ -668,15 +769,15 @@ impl<O> Ledger<O> {
     }
 }
 
-/// The notice that a call is cancelled: the client's own, if it gave one, under our id.
-fn cancel_notice(id: Lane, words: Option<&Message>) -> Message {
+/// The notice that a call is cancelled: the client's own, if it gave one, under its wire id.
+fn cancel_notice(wire_id: &Id, words: Option<&Message>) -> Message {
     let words = words.filter(|message| message.kind() == Kind::Notification);
-    // Who might read another id than ours in them could cancel a call of somebody else.
+    // Who might read another id than this in them could cancel a call of somebody else.
     let words = words.filter(|message| !message.is_ambiguous(Member::RequestId)).cloned();
     let words = words.unwrap_or_else(|| Message::notification(method::CANCELLED, None));
     let has_list = words.payload().is_some_and(|params| !params.starts_with(b"{"));
     let words = if has_list { words.with_payload(b"{}") } else { words };
-    words.with(Member::RequestId, id.0.to_string())
+    words.with(Member::RequestId, wire_id.to_string())
 }
 
 #[cfg(test)]

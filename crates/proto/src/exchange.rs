@@ -13,8 +13,9 @@
 //!   drop    nobody wants it any more       ClientEvent::Drop (a call), ServerEvent::Recall (a question)
 //! ```
 //!
-//! Verbs carry whole messages: their ids mean nothing on the other side, their
-//! text passes as it is. Each half gives the message the id its own peer knows.
+//! Verbs carry whole messages, and their text passes as it is. Their ids mean nothing on
+//! the other side: each half gives the message the id its own peer knows, which may be the
+//! one that it has.
 
 use crate::failure::Outcome;
 use crate::header::Header;

@@ -43,8 +43,8 @@ pub enum Failure {
     #[error("{0}")]
     Exited(Exit),
     /// The server's process could not be started.
-    #[error("{source}")]
-    NotStarted { source: FailureSource },
+    #[error("{problem}: {source}")]
+    NotStarted { problem: StartProblem, source: FailureSource },
     /// No HTTP response came.
     #[error("{source}")]
     Unreachable { source: FailureSource },
@@ -64,7 +64,7 @@ pub enum Failure {
     #[error("{why}")]
     WrongTransport { why: &'static str },
     /// Neither HTTP transport works with this server.
-    #[error("{first}; {second}")]
+    #[error("{}", both(first, second))]
     BothTransports { first: Arc<Self>, second: Arc<Self> },
     /// The server sent more than is taken.
     #[error("{what} is longer than {limit} bytes")]
@@ -203,6 +203,15 @@ impl Failure {
         }
     }
 
+    /// Whether another attempt would fail too, until a person installs or repairs something.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::NotStarted { problem, .. } => *problem != StartProblem::Other,
+            Self::LeftAlone { why } | Self::Down { why, .. } => why.is_lasting(),
+            _ => false,
+        }
+    }
+
     /// Whether the server does not let us in.
     pub fn is_about_us(&self) -> bool {
         matches!(self.status(), Some(401 | 403))
@@ -212,9 +221,7 @@ impl Failure {
     pub fn brief(&self) -> String {
         match self {
             Self::HttpStatus { .. } if !self.is_about_us() => self.to_string(),
-            Self::BothTransports { first, second } => {
-                format!("{}; {}", first.brief(), second.brief())
-            }
+            Self::BothTransports { first, second } => both(&first.brief(), &second.brief()),
             _ => self.summary(),
         }
     }
@@ -223,7 +230,7 @@ impl Failure {
     pub fn summary(&self) -> String {
         match self {
             Self::Exited(exit) => exit.brief(),
-            Self::NotStarted { .. } => "the server could not be started".to_owned(),
+            Self::NotStarted { problem, .. } => problem.to_string(),
             Self::Unreachable { .. } => "the server cannot be reached".to_owned(),
             Self::NotSignedIn { why } => match &**why {
                 AuthError::NoAccount | AuthError::NoSubjectToken { .. } => why.to_string(),
@@ -238,9 +245,7 @@ impl Failure {
                 let reason = status.canonical_reason().unwrap_or("no success");
                 format!("HTTP {}: {reason}", status.as_u16())
             }
-            Self::BothTransports { first, second } => {
-                format!("{}; {}", first.summary(), second.summary())
-            }
+            Self::BothTransports { first, second } => both(&first.summary(), &second.summary()),
             Self::LeftAlone { why } => left_alone(&why.summary()),
             Self::Down { server, why, next } => down(server, &why.summary(), *next),
             Self::Rejected { code, .. } => format!("the server refused us with error {code}"),
@@ -368,16 +373,48 @@ fn named(server: Option<&str>) -> String {
     server.map_or_else(|| "this server".to_owned(), |name| format!("server {name:?}"))
 }
 
+/// Why neither transport works; once, if it is the same for both.
+fn both(first: &impl ToString, second: &impl ToString) -> String {
+    let (first, second) = (first.to_string(), second.to_string());
+    if first == second { first } else { format!("{first}; {second}") }
+}
+
 fn left_alone(why: &dyn fmt::Display) -> String {
     format!("{why}; it has ended too often and is left alone for a minute")
 }
 
 fn down(server: &str, why: &dyn fmt::Display, next: Option<Duration>) -> String {
+    format!("server {server:?} {}", down_text(why, next))
+}
+
+/// Why a server is down, and when it is tried again: the same words for the log and for clients.
+pub fn down_text(why: &dyn fmt::Display, next: Option<Duration>) -> String {
     let next = match next {
         Some(wait) => format!("next try in {} s", seconds(wait)),
         None => "restart it, or call it again later".to_owned(),
     };
-    format!("server {server:?} is down ({why}); {next}")
+    format!("is down ({why}); {next}")
+}
+
+/// What keeps a command from starting, in words that name no file.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum StartProblem {
+    /// There is no such program.
+    #[error("command not found")]
+    NoCommand,
+    /// There is no such working directory.
+    #[error("working directory not found")]
+    NoDirectory,
+    /// The first line of a script names a program that is not there.
+    #[error("interpreter not found")]
+    NoInterpreter,
+    /// The file may not be run.
+    #[error("command may not be executed")]
+    NotExecutable,
+    /// Anything else, which may pass.
+    #[error("the server could not be started")]
+    Other,
 }
 
 fn instead(media: Option<&str>) -> String {
@@ -466,7 +503,12 @@ mod tests {
         };
         for (failure, kind, brief) in [
             (
-                Failure::NotStarted { source: source() },
+                Failure::NotStarted { problem: StartProblem::NoCommand, source: source() },
+                "not_started",
+                "command not found",
+            ),
+            (
+                Failure::NotStarted { problem: StartProblem::Other, source: source() },
                 "not_started",
                 "the server could not be started",
             ),
@@ -493,8 +535,27 @@ mod tests {
             let error = failure.to_error(None, Words::Brief);
             assert_eq!((error.error_code(), &*error.error_message()), (Some(-32603), brief));
         }
+        let twice = |first, second| {
+            let (first, second) = (Arc::new(http(first)), Arc::new(http(second)));
+            Failure::BothTransports { first, second }.summary()
+        };
+        assert_eq!(twice(404, 404), "HTTP 404: Not Found");
+        assert_eq!(twice(404, 405), "HTTP 404: Not Found; HTTP 405: Method Not Allowed");
         assert_eq!(http(500).brief(), "HTTP 500: s3cret", "what the server says to a call");
         assert_eq!(http(500).summary(), "HTTP 500: Internal Server Error");
+    }
+
+    #[test]
+    fn what_both_transports_say_is_said_once() {
+        let http = |status| Failure::HttpStatus { status, text: "no".into(), challenge: None };
+        let both = |first, second| {
+            let (first, second) = (Arc::new(http(first)), Arc::new(http(second)));
+            Failure::BothTransports { first, second }
+        };
+        assert_eq!(both(404, 404).to_string(), "HTTP 404: no");
+        assert_eq!(both(404, 405).to_string(), "HTTP 404: no; HTTP 405: no");
+        assert_eq!(both(404, 404).summary(), "HTTP 404: Not Found");
+        assert_eq!(both(404, 404).brief(), "HTTP 404: no");
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub fn parse_one(text: Bytes) -> Result<Message, InvalidMessage> {
 }
 
 fn check_utf8(text: &[u8]) -> Result<(), Refusal> {
-    let checked = std::str::from_utf8(text).map(drop);
+    let checked = simdutf8::compat::from_utf8(text).map(drop);
     checked.map_err(|fault| Refusal::NotUtf8 { at: fault.valid_up_to() })
 }
 
@@ -296,6 +296,11 @@ impl Message {
 }
 
 impl Parsed {
+    /// Whether the id is a number such as `7.0`.
+    fn has_decimal_id(&self) -> bool {
+        !matches!(self.id, Some(Id::Text(_))) && self.text[self.id_at.clone()].contains(&b'.')
+    }
+
     fn payload(&self) -> Option<&[u8]> {
         self.payload.clone().map(|place| &self.text[place])
     }

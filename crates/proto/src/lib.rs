@@ -41,6 +41,7 @@
 //! # Where things are
 //!
 //! - Text: [`json`], [`jsonrpc`], [`patch`]; [`framing`]; [`header`]s, [`moment`]s.
+//! - What messages say, as Rust types: [`types`].
 //! - Facts: [`revision`], [`method`], [`refusal`], [`failure`], [`limits`].
 //! - What one revision knows and another does not: [`project`]; which trace a call is part of: [`trace`].
 //! - The conversation: [`exchange`], and a half for each side, [`server`] and [`client`].
@@ -67,6 +68,7 @@ pub mod replay;
 pub mod revision;
 pub mod server;
 pub mod trace;
+pub mod types;
 mod watch;
 
 /// A hash map for the tables that every call passes. Its hash is a tenth of the work of

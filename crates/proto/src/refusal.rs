@@ -146,6 +146,9 @@ pub enum Refusal {
     /// The key that made the call is not valid any more.
     #[error("the key that this call was made with is no longer valid")]
     KeyRemoved,
+    /// Somebody who looks after the gateway has cancelled the call.
+    #[error("an operator of the gateway has cancelled this call")]
+    CancelledByOperator,
     /// Nobody is there to take the question.
     #[error("no client can answer this request: none is connected, or it lacks the capability")]
     NobodyToAsk,
@@ -220,6 +223,7 @@ impl Refusal {
             Self::TooManyProcesses               => (-32603, 200, "too_many_processes"),
             Self::Stopping                       => (-32603, 200, "stopping"),
             Self::KeyRemoved                     => (-32603, 401, "key_removed"),
+            Self::CancelledByOperator            => (-32603, 200, "cancelled_by_operator"),
             Self::NobodyToAsk                    => (-32601, 200, "nobody_to_ask"),
         }
     }

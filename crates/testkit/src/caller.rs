@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_net::backend::Backend;
-use switchboard_net::stdio::serve_on;
+use switchboard_net::stdio::{StdioOptions, serve_on};
+use switchboard_proto::client::Sharing;
 use switchboard_proto::limits::Limits;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
 use tokio::task::JoinHandle;
@@ -29,16 +29,14 @@ pub struct Caller {
 
 impl Caller {
     /// A client that has said nothing yet.
-    pub fn new(backend: Arc<dyn Backend>, shared: bool, limits: Arc<Limits>) -> Self {
+    pub fn new(backend: Arc<dyn Backend>, sharing: Sharing, limits: Arc<Limits>) -> Self {
         let (input, ours) = tokio::io::duplex(64 << 10);
         let (theirs, output) = tokio::io::duplex(64 << 10);
         let never = std::future::pending();
         let task = tokio::spawn(serve_on(
             (ours, theirs),
-            Duration::from_secs(10),
             backend,
-            shared,
-            limits,
+            StdioOptions::default().sharing(sharing).limits(limits),
             never,
         ));
         let output = BufReader::new(output).lines();

@@ -53,6 +53,8 @@ fn types(sources: &[Source], counts: impl Fn(&str) -> bool) -> BTreeMap<&str, Ve
             let is_alias = after.starts_with("type ") && code.len() < line.code.len();
             let rest = TYPES.iter().find_map(|it| after.strip_prefix(it));
             let name = rest.and_then(|rest| rest.split(|c| !source::is_ident(c)).next());
+            // In a macro the name is a variable, and is given elsewhere.
+            let name = name.filter(|name| !name.is_empty());
             if let Some(name) = name.filter(|_| counts(visibility) && !is_alias) {
                 found.entry(name).or_default().push(source.path.as_str());
             }

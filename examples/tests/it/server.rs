@@ -4,9 +4,12 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use serde_json::json;
-use switchboard_net::client::{ClientOptions, ListenFilter};
+use switchboard_net::client::{CallOptions, ClientOptions, ListenFilter};
+use switchboard_net::proto::revision::Era;
+use switchboard_net::reexports::http::{HeaderMap, HeaderValue};
 use switchboard_net::upstream::Strategy;
-use switchboard_proto::revision::Era;
+
+use tokio::sync::mpsc;
 
 use crate::process::{ERAS, STDIO, Served, command, connect, within};
 
@@ -73,6 +76,23 @@ async fn the_forwarding_server_passes_calls_and_errors_on() {
 }
 
 #[tokio::test]
+async fn the_proxy_passes_a_command_and_a_url_on() {
+    let served = Served::start(env!("CARGO_BIN_EXE_embed"));
+    for era in ERAS {
+        let proxy = command(&[env!("CARGO_BIN_EXE_proxy"), STDIO]);
+        let client = connect(proxy, era, ClientOptions::default()).await;
+        let counted = within(client.call_tool("count", json!({"text": "four"}))).await.unwrap();
+        assert_eq!(counted["structuredContent"], json!({"count": 4}));
+        within(client.close()).await;
+
+        let proxy = command(&[env!("CARGO_BIN_EXE_proxy"), &served.url]);
+        let client = connect(proxy, era, ClientOptions::default()).await;
+        assert_eq!(within(client.tools()).await.unwrap()[0]["name"], "visit");
+        within(client.close()).await;
+    }
+}
+
+#[tokio::test]
 async fn the_embedded_server_shares_the_state_of_its_application() {
     let served = Served::start(env!("CARGO_BIN_EXE_embed"));
     for (visitor, era) in (1..).zip(ERAS) {
@@ -89,4 +109,60 @@ async fn the_embedded_server_shares_the_state_of_its_application() {
     let mut text = String::new();
     page.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("HTTP/1.1 200") && text.ends_with("2 so far"), "{text}");
+}
+
+#[tokio::test]
+async fn the_middleware_logs_every_call_and_refuses_some() {
+    let mut served = Served::start(env!("CARGO_BIN_EXE_middleware"));
+    for era in ERAS {
+        for (caller, key) in [("reader", "reader-key"), ("writer", "writer-key")] {
+            let key = HeaderMap::from_iter([(
+                "x-api-key".parse().unwrap(),
+                HeaderValue::from_static(key),
+            )]);
+            let target = served.server_with(Strategy::HttpOnly, key);
+            let client = connect(target, era, ClientOptions::default()).await;
+            let written = client.typed().call_tool("write", json!({"text": caller}));
+            let written = within(written).await.unwrap();
+            let logged = served.logged();
+            if caller == "reader" {
+                assert_eq!(written.text(), "write is for the writer only");
+                assert!(logged.starts_with("reader called write: failed after "), "{logged}");
+            } else {
+                assert_eq!(written.text(), "written");
+                assert!(logged.starts_with("writer called write: done after "), "{logged}");
+            }
+            let read = within(client.typed().call_tool("read", json!({}))).await.unwrap();
+            // In the second round the reader finds what the writer wrote in the first.
+            let is_fresh = caller == "reader" && era == Era::Legacy;
+            assert_eq!(read.text(), if is_fresh { "" } else { "writer" });
+            let logged = served.logged();
+            assert!(logged.starts_with(&format!("{caller} called read: done after ")), "{logged}");
+            within(client.close()).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_middleware_logs_a_call_that_its_client_cancels() {
+    let mut served = Served::start(env!("CARGO_BIN_EXE_middleware"));
+    for era in ERAS {
+        let key = HeaderMap::from_iter([(
+            "x-api-key".parse().unwrap(),
+            HeaderValue::from_static("reader-key"),
+        )]);
+        let target = served.server_with(Strategy::HttpOnly, key);
+        let client = connect(target, era, ClientOptions::default()).await;
+        let (told, mut waits) = mpsc::unbounded_channel();
+        let options = CallOptions::default().on_progress(move |_| _ = told.send(()));
+        let caller = client.clone();
+        let call = tokio::spawn(async move {
+            caller.call_tool_with("wait", json!({}), options).await.map(drop)
+        });
+        assert_eq!(within(waits.recv()).await, Some(()));
+        call.abort();
+        let logged = served.logged();
+        assert!(logged.starts_with("reader called wait: cancelled after "), "{logged}");
+        within(client.close()).await;
+    }
 }

@@ -97,7 +97,7 @@ impl Connection {
         });
         let wanted = options.era.era().ok_or("a client speaks one era: legacy or modern")?;
         settings.era = (!options.probe).then_some(wanted);
-        let client = Client::connect(server(options)?, settings).await?;
+        let client = settings.connect(server(options)?).await?;
         if client.era() != wanted {
             client.close().await;
             return Err(format!("the server speaks {}, of the other era", client.revision()).into());

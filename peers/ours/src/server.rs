@@ -5,11 +5,10 @@ mod tools;
 use std::sync::Arc;
 
 use clap::Args;
-use switchboard_net::http::listen::{self, ListenOptions};
+use switchboard_net::http::listen::ListenOptions;
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::server::{Builder, Prompt, PromptArguments, PromptResult, Resource, Server};
-use switchboard_net::stdio;
-use switchboard_proto::limits::Limits;
+use switchboard_net::stdio::{self, StdioOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -32,10 +31,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
     let term = signal(SignalKind::terminate())?;
     let server = fixture(options.era)?;
     match options.transport {
-        Transport::Stdio => {
-            let limits = Arc::new(Limits::default());
-            Ok(stdio::serve(server, false, limits, ended(term)).await?)
-        }
+        Transport::Stdio => Ok(stdio::serve(server, StdioOptions::default(), ended(term)).await?),
         Transport::Http => serve(server, options.port, "/mcp", term).await,
         Transport::Sse => serve(server, options.port, "/sse", term).await,
     }
@@ -49,25 +45,20 @@ async fn serve(server: Arc<Server>, port: u16, path: &str, term: Signal) -> Resu
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     let site = Site::new(Arc::clone(&server) as _, SiteOptions::default());
     eprintln!("listening http://{}{path}", listener.local_addr()?);
-    let shutdown = {
-        let site = site.clone();
-        async move {
-            ended(term).await;
-            server.close();
-            site.close();
-        }
+    let shutdown = async move {
+        ended(term).await;
+        server.close();
     };
-    listen::serve(listener, site, ListenOptions::default(), shutdown).await;
+    site.serve(listener, ListenOptions::default(), shutdown).await;
     Ok(())
 }
 
 fn fixture(era: Speech) -> Result<Arc<Server>, Failure> {
-    let greet = Prompt::new("greet")
-        .description("Greets somebody.")
-        .argument("name", "whom", true)
-        .run(async |arguments: PromptArguments, _| {
+    let greet = Prompt::new("greet").description("Greets somebody.").argument("name", "whom").run(
+        async |arguments: PromptArguments, _| {
             Ok(PromptResult::new().user(format!("Hello, {}!", arguments["name"])))
-        });
+        },
+    );
     let resource = |name: &str| {
         let uri = format!("peer://{name}");
         Resource::text(&uri, name, "text/plain", name)

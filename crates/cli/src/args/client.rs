@@ -5,18 +5,20 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
+use clap_complete::ArgValueCompleter;
 use switchboard_gateway::plan::PlanSecret;
 use switchboard_net::upstream::Strategy;
 use switchboard_proto::revision::Era;
 
 use super::{CredentialArgs, up_to};
+use crate::completion;
 
 /// The same for every command; which operands make sense is its own business.
 #[derive(Args, Debug)]
 pub(crate) struct ClientArgs {
     /// The server's URL or its name in a configuration file, unless a command follows --;
     /// then what the command is about
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", add = ArgValueCompleter::new(completion::operands))]
     pub(crate) operands: Vec<String>,
     /// All arguments as one JSON object; k=v and k:=json are added to it (call, prompt, complete)
     #[arg(long, value_name = "OBJECT")]
@@ -24,6 +26,9 @@ pub(crate) struct ClientArgs {
     /// Tables for people, or the whole results as JSON
     #[arg(long, short, value_enum, value_name = "FORM", default_value = "text")]
     pub(crate) output: Form,
+    /// Save pictures, sound and other bytes of the result in this folder (call, prompt, read)
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) save: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) reach: ReachArgs,
 }
@@ -87,11 +92,13 @@ pub(crate) fn usage(command: &str, rest: &str) -> String {
 /// Examples of all commands that call a server.
 const EXAMPLES: &str = "  switchboard tools https://example.com/mcp
   switchboard tools github
+  switchboard tools https://example.com/mcp add
   switchboard tools github --config ~/.cursor/mcp.json --output json
   switchboard tools -- npx -y @modelcontextprotocol/server-everything
-  switchboard call https://example.com/mcp add a:=1 b:=2
+  switchboard call https://example.com/mcp add a=1 b=2
   switchboard call https://example.com/mcp search --json '{\"query\": \"x\", \"limit\": 5}'
   switchboard call echo message='hello there' -- npx -y @modelcontextprotocol/server-everything
+  switchboard call https://example.com/mcp draw --save pictures
   switchboard prompts https://example.com/mcp
   switchboard prompts -- npx -y @modelcontextprotocol/server-everything
   switchboard prompt https://example.com/mcp review language=rust
@@ -110,7 +117,8 @@ const EXAMPLES: &str = "  switchboard tools https://example.com/mcp
   switchboard ping github && echo it is there";
 
 const CALL: &str = "
-Arguments: k=v is text, k:=json is JSON; --json has all of them in one object.
+Arguments: k=v has the type that the tool's schema says, else it is text; k:=json is JSON;
+--json has all of them in one object. A list is k=a,b or k:='[\"a\",\"b\"]'.
 ";
 
 const COMPLETE: &str = "
@@ -134,8 +142,8 @@ pub(crate) fn examples(command: &str) -> String {
 A TARGET is a URL, or the name of a server in ./.mcp.json, ./mcp.json, or the files of
 VS Code, Cursor, Claude, Codex and other clients; or leave it out, and write the server's
 command after --.
-Exit status: 0 done, 1 wrong usage or another failure, 3 not let in, 4 not reached, 5 the
-tool failed; with one line of JSON on stderr, or sentences if that is a terminal."
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 not let in, 4 not reached, 5 the tool
+failed; with one line of JSON on stderr, or sentences if that is a terminal."
     )
 }
 
@@ -148,9 +156,30 @@ pub(crate) struct RemoteArgs {
     /// Which transport to try: http-first, sse-first, http-only or sse-only [default: http-first]
     #[arg(long, value_name = "STRATEGY", value_parser = Strategy::from_str)]
     pub(crate) transport: Option<Strategy>,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+}
+
+/// How a server at an https URL is trusted, and what it is shown of us.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct TlsArgs {
     /// Trust the certificates in this PEM file beside the system's
+    ///
+    /// The certificate of an authority, or of the server itself, for example a self-signed one.
     #[arg(long, value_name = "PEM", value_hint = ValueHint::FilePath)]
     pub(crate) ca_file: Option<PathBuf>,
+    /// Show the server the client certificate in this PEM file, if it asks for one
+    #[arg(long, value_name = "PEM", value_hint = ValueHint::FilePath)]
+    pub(crate) client_cert: Option<PathBuf>,
+    /// The private key of --client-cert, if another file has it
+    #[arg(long, value_name = "PEM", value_hint = ValueHint::FilePath, requires = "client_cert")]
+    pub(crate) client_key: Option<PathBuf>,
+    /// Do not verify the server's certificate; for trials only
+    ///
+    /// Whoever is between us and the server can then read and change all that is sent. Holds
+    /// for the host of the server, and not for an authorization server elsewhere.
+    #[arg(long)]
+    pub(crate) insecure: bool,
 }
 
 /// Options for a server that is a command.
@@ -206,7 +235,7 @@ pub(crate) struct NetworkArgs {
 #[command(after_help = DOCTOR_EXAMPLES, override_usage = usage("doctor", ""))]
 pub(crate) struct DoctorArgs {
     /// The server's URL or its name in a configuration file, unless a command follows --
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", add = ArgValueCompleter::new(completion::servers))]
     pub(crate) operands: Vec<String>,
     /// Print the report as JSON
     #[arg(long)]
@@ -226,7 +255,7 @@ A server that speaks both eras is seen as the newest client sees it; --era legac
 at it as the older ones do.
 Errors are what clients fail on, warnings what some clients fail on, notes are good to
 know. A rule such as STD-2 is a line of docs/wire-rules.txt. Exit status: 0 healthy,
-1 with errors, or wrong usage.";
+1 with errors, 2 wrong usage.";
 
 #[cfg(test)]
 mod tests {

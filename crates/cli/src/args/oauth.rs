@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap_complete::ArgValueCompleter;
 
-use super::{Form, up_to};
+use super::{Form, TlsArgs, up_to};
+use crate::completion;
 
 /// How to sign in, where a server wants it.
 #[derive(Args, Debug, Default)]
@@ -138,14 +140,13 @@ pub(crate) enum SignInSource {
 #[derive(Args, Debug)]
 pub(crate) struct SignInServer {
     /// The server's URL, or its name in a configuration file
-    #[arg(required = true)]
+    #[arg(required = true, add = ArgValueCompleter::new(completion::servers))]
     pub(crate) target: Option<String>,
     /// Look for the server's name in this file, not in the usual places (repeatable)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Vec<PathBuf>,
-    /// Trust the certificates in this PEM file beside the system's
-    #[arg(long, value_name = "PEM", value_hint = ValueHint::FilePath)]
-    pub(crate) ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
     /// Sentences for people, or JSON
     #[arg(long, short, value_enum, value_name = "FORM", default_value = "text")]
     pub(crate) output: Form,
@@ -169,7 +170,7 @@ Examples:
     switchboard login https://mcp.example.com/mcp --client-id ID --client-secret '${SECRET}'
 
 What a configuration file says in \"oauth\" holds too; flags are stronger.
-Exit status: 0 signed in, 1 wrong usage or another failure, 3 refused, 4 not reached.";
+Exit status: 0 signed in, 1 failed, 2 wrong usage, 3 refused, 4 not reached.";
 
 /// Sign out of a server
 ///
@@ -189,6 +190,9 @@ pub(crate) struct AccountArgs {
     /// The user of a gateway whose account it is: the name of a key, or ISSUER/SUBJECT
     #[arg(long, value_name = "USER")]
     pub(crate) principal: Option<String>,
+    /// The client that signed in as itself, if several did
+    #[arg(long, value_name = "ID")]
+    pub(crate) client_id: Option<String>,
     #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
 }
@@ -214,7 +218,7 @@ Examples:
   switchboard whoami https://mcp.example.com/mcp
   switchboard whoami linear --output json
 
-Exit status: 0 signed in, 1 wrong usage or another failure, 3 not signed in.";
+Exit status: 0 signed in, 1 failed, 2 wrong usage, 3 not signed in.";
 
 /// Look at the credentials that are kept
 #[derive(Debug, Subcommand)]

@@ -4,13 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
+use clap_complete::ArgValueCompleter;
 use switchboard_gateway::config::read_public_url;
+use switchboard_gateway::plan::IdentityFiles;
 use switchboard_net::bridge::Children;
 use switchboard_net::http::fetch::AddressRange;
 use switchboard_proto::revision::{Era, Revision};
 
 use super::client::{EraChoice, era_choice};
 use super::{CommandArgs, CredentialArgs, LoginChoice, NetworkArgs, OauthArgs, RemoteArgs, up_to};
+use crate::completion;
 
 /// Options for serving over HTTP.
 #[derive(Args, Debug)]
@@ -24,6 +27,15 @@ pub(crate) struct ServeArgs {
     /// The address to listen on; any client that reaches it is let in, unless --api-key is set
     #[arg(long, requires = "port", default_value = "127.0.0.1")]
     pub(crate) host: String,
+    /// Serve https with the certificate in this PEM file, read again when it changes
+    ///
+    /// The server's own certificate comes first, and then those that vouch for it. Connections
+    /// that are open stay. If the new files cannot be used, the certificate of before stays.
+    #[arg(long, requires = "port", value_name = "PEM", value_hint = ValueHint::FilePath)]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert, if another file has it
+    #[arg(long, requires = "tls_cert", value_name = "PEM", value_hint = ValueHint::FilePath)]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Accept requests with this Host header, NAME or NAME:PORT; * for all (repeatable)
     #[arg(long, requires = "port", value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
@@ -56,6 +68,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECONDS", default_value = "10", help_heading = None)]
     #[arg(value_parser = up_to(3600))]
     pub(crate) grace: u64,
+}
+
+impl ServeArgs {
+    /// The files of what clients are shown over TLS; none for plain HTTP.
+    pub(crate) fn identity_files(&self) -> Option<IdentityFiles> {
+        let certificate = self.tls_cert.clone()?;
+        let key = self.tls_key.clone().unwrap_or_else(|| certificate.clone());
+        Some(IdentityFiles { certificate, key })
+    }
 }
 
 /// Seconds, or parts of one.
@@ -159,14 +180,19 @@ fn legacy_revision(name: &str) -> Result<Revision, String> {
 /// /mcp has all servers. Their tools and prompts have the server's name in front:
 /// files__read. /servers/NAME/mcp has one server with its own names, and
 /// /groups/NAME/mcp one group of the configuration. HTTP+SSE is at /sse beside each
-/// /mcp. Without --config the gateway serves the built-in demo server.
+/// /mcp.
+///
+/// Without --config the gateway serves the servers that the files of this folder name:
+/// switchboard.json, .mcp.json, mcp.json, .vscode/mcp.json, .cursor/mcp.json and the like,
+/// and ~/.config/switchboard/config.json. It starts their commands. Without such a file it
+/// serves the built-in demo server.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = SERVE_EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct GatewayArgs {
     /// The configuration file of an MCP client, or one of our own (repeatable)
     ///
-    /// JSON, with comments or without, or TOML: with mcpServers, servers or
+    /// JSON, with comments or without, TOML or YAML: with mcpServers, servers or
     /// [mcp_servers.NAME]. If two servers have the same name, the first one is used.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Vec<PathBuf>,
@@ -174,6 +200,10 @@ pub(crate) struct GatewayArgs {
     #[arg(long)]
     pub(crate) check: bool,
     /// Serve one client on stdin and stdout instead of HTTP
+    ///
+    /// For a client, or another gateway, that starts this command. Without --stdio that
+    /// gateway sees no server: this one listens on a port instead. Name its URL there, or
+    /// add --stdio. A gateway that starts itself refuses to.
     #[arg(long, conflicts_with_all = ["host", "port"])]
     pub(crate) stdio: bool,
     /// The port to listen on; 0 picks a free one (default: what the file says, else 3001)
@@ -184,6 +214,15 @@ pub(crate) struct GatewayArgs {
     /// The address to listen on (default: what the file says, else 127.0.0.1)
     #[arg(long)]
     pub(crate) host: Option<String>,
+    /// Serve https with the certificate in this PEM file, read again when it changes
+    ///
+    /// The server's own certificate comes first, and then those that vouch for it. Connections
+    /// that are open stay. If the new files cannot be used, the certificate of before stays.
+    #[arg(long, value_name = "PEM", value_hint = ValueHint::FilePath, conflicts_with = "stdio")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert, if another file has it
+    #[arg(long, requires = "tls_cert", value_name = "PEM", value_hint = ValueHint::FilePath)]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Accept only clients that send this key, as X-API-Key or as a bearer token; ${VAR} is
     /// replaced; 16 characters or more
     #[arg(long, value_name = "KEY")]
@@ -233,9 +272,9 @@ pub(crate) struct GatewayArgs {
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
-  See it work, with the built-in server:
+  The servers of ./.mcp.json, or the built-in server if there is no such file:
     switchboard serve
-    switchboard call http://127.0.0.1:3001/mcp demo__add a:=1 b:=2
+    switchboard call http://127.0.0.1:3001/mcp demo__add a=1 b=2
 
   Every server of a file that a client has:
     switchboard serve --config ~/.cursor/mcp.json
@@ -263,10 +302,11 @@ pub(crate) struct BridgeArgs {
     /// The server's URL, or its name in a configuration file
     #[arg(required_unless_present_any = ["stdio", "words", "named_server", "named_server_config"])]
     #[arg(conflicts_with_all = ["env", "cwd", "pass_environment"])]
+    #[arg(add = ArgValueCompleter::new(completion::servers))]
     pub(crate) url: Option<String>,
     /// Read the name from this file instead of the usual places (repeatable)
     ///
-    /// JSON, with comments or without, or TOML, as clients have it: with mcpServers,
+    /// JSON, with comments or without, TOML or YAML, as clients have it: with mcpServers,
     /// servers or [mcp_servers.NAME]. The usual places are .mcp.json, mcp.json, and
     /// the files of VS Code, Cursor, Claude, Codex and others.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -332,8 +372,7 @@ pub(crate) struct BridgeArgs {
 }
 
 /// Options that make no sense for a command.
-const FOR_URLS: &str =
-    "config ping header transport ca_file header_file direct ipv4 connect_timeout OauthArgs";
+const FOR_URLS: &str = "config ping header transport ca_file client_cert client_key insecure header_file direct ipv4 connect_timeout OauthArgs";
 
 const HEADER_HELP: &str = "\
 Send this header, \"Name: value\", with ${VAR} from the environment (repeatable)

@@ -8,7 +8,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use serde_json::{Value, json};
 use switchboard_net::auth::store::{RecordId, RecordKind, RecordStore as _, StoreError};
 use switchboard_net::auth::{Account, Authorizer};
-use switchboard_net::http::fetch::Fetch;
+use switchboard_net::http::fetch::{Fetch, ServerTls};
 use switchboard_net::upstream::Target;
 use switchboard_proto::auth::{AuthError, AuthMethod, Challenge, TokenRecord};
 use switchboard_proto::moment;
@@ -33,7 +33,7 @@ pub(super) async fn login(args: &LoginArgs) -> CommandResult {
     }
     let stop = StopSignal::on_signals().map_err(other)?;
     let found = find(&args.server)?;
-    let fetch = fetch(&args.server)?;
+    let fetch = fetch(&found, &args.server)?;
     let asking = AskUser { login: LoginChoice::Wait, owns_stdin: true };
     let authorizer = sign_in::authorizer(&found, &args.oauth, asking, fetch.clone());
     let authorizer = authorizer.map_err(usage)?;
@@ -91,7 +91,8 @@ pub(super) async fn run(command: &AuthCommand) -> CommandResult {
             let all = list(store).await.map_err(other)?;
             output.show(&Value::Array(all), |all| {
                 let rows = all.as_array().into_iter().flatten().map(row).collect::<Vec<_>>();
-                table("server account user issuer until", &rows, "no credentials are kept")
+                let head = "SERVER  ACCOUNT  USER  ISSUER  CLIENT  UNTIL";
+                table(head, &rows, "no credentials are kept")
             });
         }
         AuthCommand::Show(args) => {
@@ -101,7 +102,6 @@ pub(super) async fn run(command: &AuthCommand) -> CommandResult {
             let source = &record.source;
             let method = source.client.auth_method.map(AuthMethod::name);
             let more = json!({
-                "clientId": source.client.client_id,
                 "clientAuthentication": method,
                 "clientIsRegistered": source.client.is_dynamic,
                 "redirectUris": source.client.redirect_uris,
@@ -117,8 +117,7 @@ pub(super) async fn run(command: &AuthCommand) -> CommandResult {
             args.server.output.show(&about, lines);
         }
         AuthCommand::Forget(args) => {
-            let account = account_of(args)?;
-            let is_forgotten = forget(&args.credentials.store, &account).await.map_err(other)?;
+            let is_forgotten = forget(args, &account_of(args)?).await.map_err(other)?;
             if !is_forgotten {
                 return Err(nobody());
             }
@@ -143,20 +142,24 @@ async fn list(args: &StoreArgs) -> Result<Vec<Value>, StoreError> {
 
 fn row(about: &Value) -> Vec<String> {
     let text = |name: &str| about[name].as_str().unwrap_or("-").to_owned();
-    vec![text("server"), text("account"), text("principal"), text("issuer"), until_when(about)]
+    let texts = ["server", "account", "principal", "issuer", "clientId"].map(text);
+    texts.into_iter().chain([until_when(about)]).collect()
 }
 
-/// Removes the tokens of an account, what waits for it, and how we are registered for it.
-async fn forget(args: &StoreArgs, account: &Account) -> Result<bool, StoreError> {
-    let store = UserStore::new(args);
+/// Removes the tokens of an account, what waits for it, and how we are registered for it. Of a
+/// client that is named, its tokens alone.
+async fn forget(args: &AccountArgs, account: &Account) -> Result<bool, StoreError> {
+    let store = UserStore::new(&args.credentials.store);
+    let client = args.client_id.as_deref();
     let mut records = Vec::new();
     for kind in [RecordKind::Tokens, RecordKind::Pending] {
         let found = find_kept(&store, kind, account).await?;
-        records.extend(found.iter().map(|found| found.record(kind)));
+        let found = found.iter().filter(|it| client.is_none() || client_of(it) == client);
+        records.extend(found.map(|found| found.record(kind)));
     }
     for name in store.list(RecordKind::Registration).await? {
         // All users of a gateway share one.
-        let is_meant = account.principal.is_none();
+        let is_meant = account.principal.is_none() && client.is_none();
         let of = name.split_once('\n').filter(|_| is_meant);
         if of.is_some_and(|(_, server)| server == account.server) {
             records.push(RecordId { kind: RecordKind::Registration, name });
@@ -193,14 +196,21 @@ async fn find_kept(
 
 /// The server that the user named.
 fn find(args: &SignInServer) -> CommandResult<NamedServer> {
-    let remote = RemoteArgs { ca_file: args.ca_file.clone(), ..RemoteArgs::default() };
+    let remote = RemoteArgs { tls: args.tls.clone(), ..RemoteArgs::default() };
     let (network, local) = (NetworkArgs::default(), CommandArgs::default());
     let target = args.target.as_deref().unwrap_or_default();
     target::remote(target, &args.config, &remote, &network, &local).map_err(usage)
 }
 
-fn fetch(args: &SignInServer) -> CommandResult<Fetch> {
-    target::fetch(args.ca_file.as_deref(), &NetworkArgs::default()).map_err(usage)
+/// What reaches the server and who issues its tokens.
+fn fetch(found: &NamedServer, args: &SignInServer) -> CommandResult<Fetch> {
+    if let Some(fetch) = found.server.fetch() {
+        return Ok(fetch.clone());
+    }
+    // A command is at no URL: what is trusted holds for whoever issues its token.
+    let fetch = target::fetch(&NetworkArgs::default()).map_err(usage)?;
+    let nowhere = http::Uri::default();
+    target::with_tls(&fetch, &nowhere, ServerTls::default(), &args.tls).map_err(usage)
 }
 
 fn account_of(args: &AccountArgs) -> CommandResult<Account> {
@@ -215,19 +225,37 @@ async fn open(args: &AccountArgs) -> CommandResult<(Account, Authorizer)> {
     let principal = args.principal.as_deref();
     let mut account = sign_in::account(&found, &args.credentials, principal).map_err(usage)?;
     let store = UserStore::new(&args.credentials.store);
-    let kept = find_kept(&store, RecordKind::Tokens, &account).await.map_err(other)?;
+    let mut kept = find_kept(&store, RecordKind::Tokens, &account).await.map_err(other)?;
+    kept.retain(|it| args.client_id.is_none() || client_of(it) == args.client_id.as_deref());
     // The account that a file names is no other, though another is kept.
-    if account.grant.is_none()
-        && !kept.contains(&account)
-        && let [only] = &kept[..]
-    {
-        account = only.clone();
+    let is_named = account.grant.is_some() || kept.contains(&account);
+    if args.client_id.is_some() || !is_named {
+        account = match &kept[..] {
+            [only] => only.clone(),
+            [] if args.client_id.is_none() => account,
+            [] => return Err(nobody()),
+            several => return Err(unclear(several)),
+        };
     }
     let oauth = OauthArgs { credentials: args.credentials.clone(), ..OauthArgs::default() };
     let asking = AskUser { login: LoginChoice::Never, owns_stdin: false };
-    let fetch = fetch(&args.server)?;
+    let fetch = fetch(&found, &args.server)?;
     let authorizer = sign_in::authorizer_of(account.clone(), &found, &oauth, asking, fetch);
     Ok((account, authorizer.map_err(usage)?))
+}
+
+/// The client of an account at which no person has signed in.
+fn client_of(account: &Account) -> Option<&str> {
+    account.grant.as_deref()?.split(' ').nth(1)
+}
+
+/// The error for several clients of which one is meant.
+fn unclear(several: &[Account]) -> CommandError {
+    let grants: Vec<_> = several.iter().filter_map(|it| it.grant.as_deref()).collect();
+    let text = format!("several clients are signed in there: {}", grants.join(", "));
+    let one = several.iter().find_map(client_of).unwrap_or_default();
+    let failure = CommandError::new(text).hint(format!("name one of them: --client-id {one}"));
+    usage(failure.hint("or name a server of a file whose \"oauth\" is that of one"))
 }
 
 /// What may be told of tokens: not the tokens.
@@ -239,6 +267,7 @@ fn describe(account: &Account, record: &TokenRecord) -> Value {
         "account": account.account,
         "principal": account.principal,
         "issuer": record.source.issuer,
+        "clientId": Some(&record.source.client.client_id).filter(|id| !id.is_empty()),
         "user": name.or(who["sub"].as_str()),
         "subject": who["sub"].as_str(),
         "scopes": record.granted,

@@ -7,11 +7,12 @@ use std::time::Duration;
 use switchboard_gateway::gateway::{Offered, Place};
 use switchboard_net::auth::Authorizer;
 use switchboard_net::bridge::{Bridge, Hidden};
-use switchboard_net::upstream::ServerTarget;
+use switchboard_net::upstream::{ServerTarget, Target};
+use switchboard_proto::client::Sharing;
 use switchboard_proto::limits::Limits;
 
 use crate::args::{BridgeArgs, LoginChoice};
-use crate::exit::{CommandResult, ExitStatus, wrong};
+use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
 use crate::sign_in::AskUser;
 use crate::signal::StopSignal;
 use crate::target::NamedServer;
@@ -29,13 +30,22 @@ pub(crate) async fn run(args: &BridgeArgs) -> CommandResult {
     }
     let (mut bridges, mut offers) = (Vec::new(), Vec::new());
     for (name, server) in servers {
-        tracing::info!(server = server.name(), "bridge to the server is ready");
+        let can_start = match server.target() {
+            Target::Command(command) => command.check(&target::environment()).is_ok(),
+            Target::Url { .. } => true,
+        };
+        if can_start {
+            tracing::info!(
+                server = server.name(),
+                "ready for clients; the first one reaches the server"
+            );
+        }
         let hidden = Hidden::new(&args.ignore_tool);
         let server = server.named_by(&ancestry);
         let bridge = Bridge::hiding(hidden, server, args.children, Arc::clone(&limits));
-        let (backend, shared) = (Arc::clone(&bridge) as _, bridge.is_shared());
+        let (backend, sharing) = (Arc::clone(&bridge) as _, bridge.sharing());
         let place = name.map_or(Place::All, Place::Server);
-        offers.push(Offered { place, backend, shared, light: shared });
+        offers.push(Offered { place, backend, sharing, light: sharing == Sharing::Shared });
         bridges.push(bridge);
     }
     let port = args.serve.port;
@@ -58,17 +68,19 @@ type Servers = Vec<(Option<String>, ServerTarget)>;
 fn servers(args: &BridgeArgs) -> CommandResult<(Servers, Vec<Authorizer>)> {
     let (mut servers, mut authorizers) = (Vec::new(), Vec::new());
     let mut with_tokens = |found: &NamedServer| -> CommandResult<ServerTarget> {
-        found.checked()?;
         let (server, authorizer) = with_tokens(found, args)?;
         authorizers.extend(authorizer);
         Ok(server)
     };
     if let Some(url) = &args.url {
         let BridgeArgs { config, remote, network, local, .. } = args;
-        let found = target::remote(url, config, remote, network, local)?;
+        let found = target::remote(url, config, remote, network, local);
+        let found = found.map_err(CommandError::of_usage)?;
+        found.checked()?;
         servers.push((None, with_tokens(&found)?));
     } else if args.stdio.is_some() || !args.words.is_empty() {
-        let server = target::local(args.stdio.as_deref(), &args.words, &args.local)?;
+        let server = target::local(args.stdio.as_deref(), &args.words, &args.local);
+        let server = server.map_err(CommandError::of_usage)?;
         servers.push((None, server.checked()?));
     }
     let pass = args.local.pass_environment;
@@ -79,8 +91,20 @@ fn servers(args: &BridgeArgs) -> CommandResult<(Servers, Vec<Authorizer>)> {
     }
     if let Some(file) = &args.named_server_config {
         let named = target::named_in(file, &args.remote, &args.network, pass)?;
+        let (mut is_any_sound, mut first_failure) = (!servers.is_empty(), None);
         for (name, found) in named {
+            // The others are served, and this one as soon as its command can be started.
+            match found.checked() {
+                Ok(_) => is_any_sound = true,
+                Err(failure) => {
+                    tracing::error!(server = name, "cannot be started: {}", failure.line());
+                    first_failure.get_or_insert(failure);
+                }
+            }
             servers.push((Some(name), with_tokens(&found)?));
+        }
+        if let Some(failure) = first_failure.filter(|_| !is_any_sound) {
+            return Err(failure);
         }
     }
     if servers.is_empty() {
@@ -91,11 +115,13 @@ fn servers(args: &BridgeArgs) -> CommandResult<(Servers, Vec<Authorizer>)> {
     let mut seen = HashSet::new();
     for name in servers.iter().filter_map(|(name, _)| name.as_deref()) {
         if name.is_empty() {
-            return wrong("a named server has no name", "write --named-server NAME 'COMMAND ARG'");
+            return wrong("a named server has no name", "write --named-server NAME 'COMMAND ARG'")
+                .map_err(CommandError::of_usage);
         }
         if !seen.insert(name) {
             let hint = "give each a name of its own, for it is served at /servers/NAME";
-            return wrong(format!("two servers are called {name:?}"), hint);
+            return wrong(format!("two servers are called {name:?}"), hint)
+                .map_err(CommandError::of_usage);
         }
     }
     Ok((servers, authorizers))
@@ -106,12 +132,11 @@ fn with_tokens(
     found: &NamedServer,
     args: &BridgeArgs,
 ) -> CommandResult<(ServerTarget, Option<Authorizer>)> {
-    let fetch = target::fetch(args.remote.ca_file.as_deref(), &args.network)?;
     let is_on_stdio = args.serve.port.is_none();
     // Hosts wait 30 to 60 seconds for the servers that they start.
     let usual = if is_on_stdio { LoginChoice::Defer } else { LoginChoice::Wait };
     let asking = AskUser { login: args.login.unwrap_or(usual), owns_stdin: !is_on_stdio };
-    sign_in::with_tokens(found, &args.oauth, asking, fetch)
+    sign_in::with_tokens(found, &args.oauth, asking)
 }
 
 fn limits(args: &BridgeArgs) -> Limits {

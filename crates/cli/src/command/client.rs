@@ -1,7 +1,9 @@
 //! The commands that call a server: connect, ask, show, hang up. At the end of the file, what
 //! each command asks the server, and how it shows the answer.
 
+use std::collections::HashMap;
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -9,11 +11,10 @@ use serde_json::{Map, Value, json};
 use switchboard_gateway::config::ServerOptions;
 use switchboard_gateway::status::era_name;
 use switchboard_net::auth::Authorizer;
-use switchboard_net::client::{
-    CallError, CallOptions, Client, ClientOptions, ConnectError, ListenFilter,
-};
+use switchboard_net::client::{CallError, Client, ClientOptions, ConnectError, ListenFilter};
 use switchboard_net::http::fetch::Fetch;
-use switchboard_net::upstream::{ServerTarget, Target};
+use switchboard_net::roster::ListKind;
+use switchboard_net::upstream::ServerTarget;
 use switchboard_net::{Either, race};
 use switchboard_proto::auth::AuthError;
 use switchboard_proto::failure::Failure;
@@ -21,14 +22,23 @@ use switchboard_proto::failure::Failure;
 use super::account;
 use crate::args::{ClientArgs, Form, LoginChoice, NetworkArgs, OauthArgs, ReachArgs};
 use crate::exit::{CommandError, CommandResult, ExitStatus, wrong};
-use crate::output::{
-    cell, contents, plain, replace_progress, resource, show_progress, table, write_line,
-};
+use crate::output::{cell, contents_with, plain, write_line};
+use crate::progress::waiting;
 use crate::sign_in::{self, AskUser};
 use crate::signal::StopSignal;
 use crate::target::{self, NamedServer};
 
+mod listing;
+mod media;
+mod sixel;
 mod terminal;
+mod tool_call;
+mod tool_schema;
+
+use listing::ServerListing;
+pub(super) use listing::{prompts, resources, tools};
+pub(super) use tool_call::call;
+use tool_schema::{ToolArguments, quoted};
 
 /// What the user wants, and of which server.
 pub(super) struct ClientRequest {
@@ -42,6 +52,12 @@ pub(super) struct ClientRequest {
     operands: Vec<String>,
     json: Option<String>,
     form: Form,
+    /// What the user wrote for the server: before what the command is about, and after it.
+    named_by: [String; 2],
+    /// How long servers behind a gateway may take to start, if the user says so.
+    start_wait: Option<Duration>,
+    /// Where pictures and sound go.
+    save: Option<PathBuf>,
 }
 
 /// Runs a command, which connects when it knows what to ask, and hangs up,
@@ -53,16 +69,55 @@ pub(super) async fn with(
     let stop = StopSignal::on_signals().map_err(other)?;
     let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
     let options = terminal::answering(options(&args.reach, found.options));
-    found.checked().map_err(usage)?;
+    found.checked()?;
     let (server, asking) = with_tokens(found, &args.reach)?;
     let client = OnceLock::new();
-    let (json, form) = (args.json.clone(), args.output);
-    let request = ClientRequest { server, asking, options, client, operands, json, form };
-    let ended = until(&stop, command(&request)).await;
+    let (json, form, save) = (args.json.clone(), args.output, args.save.clone());
+    let start_wait = args.reach.timeout.map(Duration::from_secs);
+    let named_by = named_by(&args.reach, &args.operands);
+    let request = ClientRequest {
+        server,
+        asking,
+        options,
+        client,
+        operands,
+        json,
+        form,
+        named_by,
+        start_wait,
+        save,
+    };
+    let ended = until(&stop, Box::pin(command(&request))).await;
     if let Some(client) = request.client.get() {
         client.close().await;
     }
     ended.unwrap_or_else(|| Err(interrupted()))
+}
+
+/// The items of a list, and what follows the server on the line; for completion.
+///
+/// Nobody has pressed Enter yet. So only a URL that was typed is asked, without the user's
+/// accounts: no command is started, no variable is sent where a file of the folder says, and
+/// no token is renewed by what may be cut off.
+pub(crate) async fn listed_items(
+    args: &ClientArgs,
+    kind: ListKind,
+) -> Option<(Vec<Value>, Vec<String>)> {
+    let is_url = |it: &String| it.starts_with("http://") || it.starts_with("https://");
+    if args.reach.stdio.is_some() || !args.operands.first().is_some_and(is_url) {
+        return None;
+    }
+    let (found, operands) = find(&args.reach, &args.operands).ok()?;
+    let options = options(&args.reach, found.options);
+    let client = options.connect(found.server).await.ok()?;
+    let listing = ServerListing::read(&client, kind).await;
+    Some((listing.ok()?.items, operands))
+}
+
+/// Each argument of a tool as a word begins with it, and its type.
+pub(crate) fn tool_arguments(tool: &Value) -> Vec<(String, String)> {
+    let arguments = ToolArguments::new(&tool["inputSchema"]);
+    arguments.rows().map(|row| (format!("{}=", row[0]), row[1].clone())).collect()
 }
 
 /// Runs `work` until it is done or a signal comes.
@@ -91,17 +146,28 @@ pub(crate) fn find(
     Ok((found, rest.to_vec()))
 }
 
+/// How the user named the server, as words of a command line.
+fn named_by(args: &ReachArgs, operands: &[String]) -> [String; 2] {
+    let words = args.words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let files = args.config.iter().map(|file| quoted(&file.to_string_lossy()));
+    let files = files.flat_map(|file| [" --config ".to_owned(), file]).collect::<String>();
+    match (&args.stdio, args.words.is_empty(), operands.first()) {
+        (Some(line), ..) => [format!(" --stdio {}", quoted(line)), String::new()],
+        (None, false, _) => [String::new(), format!(" -- {words}")],
+        (None, true, server) => {
+            let server = server.map(|it| format!(" {}", quoted(it))).unwrap_or_default();
+            [server, files]
+        }
+    }
+}
+
 /// The server with the token of its account, and who is asked for another one: nobody while
 /// the connection is made, for its times are not those of people.
 fn with_tokens(found: NamedServer, args: &ReachArgs) -> CommandResult<AskingServer> {
-    if let Target::Command(_) = found.server.target() {
-        return Ok((found.server, None));
-    }
-    let fetch = target::fetch(args.remote.ca_file.as_deref(), &NetworkArgs::default());
-    let fetch = fetch.map_err(usage)?;
+    let Some(fetch) = found.server.fetch().cloned() else { return Ok((found.server, None)) };
     let oauth = OauthArgs { credentials: args.credentials.clone(), ..OauthArgs::default() };
     let never = AskUser { login: LoginChoice::Never, owns_stdin: false };
-    let with = sign_in::with_tokens(&found, &oauth, never, fetch.clone());
+    let with = sign_in::with_tokens(&found, &oauth, never);
     let (server, authorizer) = with.map_err(usage)?;
     let may_ask = match args.login.as_deref() {
         // A script would wait for a person who is not there.
@@ -121,23 +187,48 @@ type AskingServer = (ServerTarget, Option<(NamedServer, Fetch, Authorizer)>);
 fn options(args: &ReachArgs, said: ServerOptions) -> ClientOptions {
     let options = ClientOptions::default();
     let timeout = args.timeout.map(Duration::from_secs).or(said.call);
-    let (name, timeout) = ("switchboard-cli".to_owned(), timeout.unwrap_or(options.timeout));
-    ClientOptions { name, timeout, era: args.era.0, ..options }
+    let timeout = timeout.unwrap_or(options.timeout);
+    options.name("switchboard-cli").timeout(timeout).era(args.era.0)
 }
 
 impl ClientRequest {
     /// Connects for a command that has use for so many operands, and for no arguments.
     async fn connect_with(&self, operands: usize) -> CommandResult<&Client> {
+        self.takes(operands)?;
+        self.saves_nothing()?;
+        self.connect().await
+    }
+
+    /// Fails if something is to be saved of what holds no media.
+    fn saves_nothing(&self) -> CommandResult {
+        if self.save.is_none() {
+            return Ok(());
+        }
+        let hint = "leave it out: there is nothing to save here";
+        wrong("--save is for call, prompt and read", hint).map_err(usage)
+    }
+
+    /// Saves what the blocks hold besides text, if the user wants that; a line for each that
+    /// says where, by the position of the block.
+    fn save_media(&self, name: &str, blocks: &Value) -> CommandResult<HashMap<usize, String>> {
+        let saved = self.save.as_ref().map(|folder| media::save_media(folder, name, blocks));
+        saved.unwrap_or_else(|| Ok(HashMap::new()))
+    }
+
+    /// Fails if there are more operands, or arguments.
+    fn takes(&self, operands: usize) -> CommandResult {
         if let Some(more) = self.operands.get(operands) {
             return Err(usage(CommandError::new(format!("{more:?} is one too many"))));
         }
-        self.no_arguments()?;
-        self.connect().await
+        self.no_arguments()
     }
 
     /// Connects. Whatever is wrong with the operands should be known before.
     async fn connect(&self) -> CommandResult<&Client> {
-        let connect = || Box::pin(Client::connect(self.server.clone(), self.options.clone()));
+        let connect = || {
+            let connecting = self.options.clone().connect(self.server.clone());
+            Box::pin(waiting(format!("connecting to {}", self.server.name()), connecting))
+        };
         let client = match (connect().await, &self.asking) {
             (Err(error), Some((found, fetch, authorizer))) if wants_sign_in(&error) => {
                 let challenge = Box::pin(account::read_challenge(found, fetch)).await;
@@ -171,17 +262,20 @@ impl ClientRequest {
 
     /// The arguments from the operand at `from` on, and from `--json`.
     fn arguments(&self, from: usize) -> CommandResult<Map<String, Value>> {
-        let words = self.operands.get(from..).unwrap_or_default();
-        read_arguments(self.json.as_deref(), words).map_err(usage)
+        read_arguments(self.json.as_deref(), self.words_from(from)).map_err(usage)
+    }
+
+    fn words_from(&self, from: usize) -> &[String] {
+        self.operands.get(from..).unwrap_or_default()
     }
 }
 
 pub(crate) fn usage(failure: CommandError) -> CommandError {
-    failure.for_scripts(ExitStatus::Failure, "usage")
+    failure.of_usage()
 }
 
 pub(crate) fn other(error: impl Into<CommandError>) -> CommandError {
-    error.into().for_scripts(ExitStatus::Failure, "other")
+    error.into()
 }
 
 pub(crate) fn interrupted() -> CommandError {
@@ -198,19 +292,22 @@ fn not_connected(error: ConnectError) -> CommandError {
     let failure = CommandError::new(error.to_string());
     match error {
         ConnectError::Failed(CallError::Failed(Failure::Timeout { .. })) => {
-            failure.for_scripts(ExitStatus::Unreachable, "unreachable")
+            failure.hint(MORE_TIME).for_scripts(ExitStatus::Unreachable, "unreachable")
         }
         ConnectError::Failed(error) => failed(error),
         _ => failure.for_scripts(ExitStatus::Failure, "protocol"),
     }
 }
 
+/// What to do if the time was too short.
+const MORE_TIME: &str = "give the server more time: --timeout SECONDS";
+
 /// What a call that failed looks like from outside.
 fn failed(error: CallError) -> CommandError {
     let failure = CommandError::new(error.to_string());
     match error {
         CallError::Failed(Failure::Timeout { .. }) => {
-            failure.for_scripts(ExitStatus::Failure, "timeout")
+            failure.hint(MORE_TIME).for_scripts(ExitStatus::Failure, "timeout")
         }
         CallError::Failed(Failure::NotSignedIn { .. }) => failure
             .hint("sign in with: switchboard login TARGET")
@@ -221,9 +318,10 @@ fn failed(error: CallError) -> CommandError {
                 .hint("or send a token: --header 'Authorization: Bearer ${TOKEN}'")
                 .for_scripts(ExitStatus::Auth, "auth")
                 .with("status", status),
-            status => {
-                failure.for_scripts(ExitStatus::Unreachable, "unreachable").with("status", status)
-            }
+            status => failure
+                .hint("find out why with: switchboard doctor TARGET")
+                .for_scripts(ExitStatus::Unreachable, "unreachable")
+                .with("status", status),
         },
         CallError::Server { code, data, .. } => {
             let failure = failure.for_scripts(ExitStatus::Failure, "server");
@@ -259,42 +357,21 @@ fn read_arguments(json: Option<&str>, words: &[String]) -> CommandResult<Map<Str
     Ok(arguments)
 }
 
-pub(super) async fn call(request: &ClientRequest) -> CommandResult {
-    let name = request.operand(0, "the name of the tool")?;
-    let arguments = request.arguments(1)?;
-    let client = request.connect().await?;
-    let options = CallOptions::default().on_progress(|step| show_progress(&step));
-    let called = client.call_tool_with(name, arguments, options).await;
-    replace_progress("");
-    let result = called.map_err(failed)?;
-    request.form.show(&result, |result| {
-        let text = contents(&result["content"]);
-        match result.get("structuredContent") {
-            Some(content) if text.trim().is_empty() => {
-                plain(&serde_json::to_string_pretty(content).unwrap_or_default())
-            }
-            _ => text,
-        }
-    });
-    if result["isError"] == true {
-        let text = contents(&result["content"]);
-        let text = if text.trim().is_empty() { "the tool failed".to_owned() } else { text };
-        return Err(CommandError::new(text).for_scripts(ExitStatus::Tool, "tool"));
-    }
-    Ok(())
-}
-
 pub(super) async fn prompt(request: &ClientRequest) -> CommandResult {
     let name = request.operand(0, "the name of the prompt")?;
     let arguments = request.arguments(1)?;
     let arguments = if arguments.is_empty() { Value::Null } else { arguments.into() };
     let client = request.connect().await?;
-    let got = client.prompt(name, arguments).await.map_err(failed)?;
-    request.form.show(&got, |got| {
-        let messages = got["messages"].as_array().into_iter().flatten();
-        let lines = messages.map(|message| {
+    let getting = client.prompt(name, arguments);
+    let got = waiting(format!("waiting for {name}"), getting).await.map_err(failed)?;
+    let messages = || got["messages"].as_array().into_iter().flatten();
+    let blocks = messages().map(|message| message["content"].clone()).collect();
+    let saved = request.save_media(name, &blocks)?;
+    request.form.show(&got, |_| {
+        let lines = messages().enumerate().map(|(at, message)| {
             let role = plain(message["role"].as_str().unwrap_or_default());
-            format!("{role}: {}", contents(&json!([message["content"]])))
+            let said = contents_with(&json!([message["content"]]), |_, _| saved.get(&at).cloned());
+            format!("{role}: {said}")
         });
         lines.collect::<Vec<_>>().join("\n")
     });
@@ -303,11 +380,13 @@ pub(super) async fn prompt(request: &ClientRequest) -> CommandResult {
 
 pub(super) async fn read(request: &ClientRequest) -> CommandResult {
     let uri = request.operand(0, "the URI of the resource")?;
-    let read = request.connect_with(1).await?.read(uri).await.map_err(failed)?;
-    request.form.show(&read, |read| {
-        let parts = read["contents"].as_array().into_iter().flatten().map(resource);
-        parts.collect::<Vec<_>>().join("\n")
-    });
+    request.takes(1)?;
+    let client = request.connect().await?;
+    let read = waiting(format!("waiting for {uri}"), client.read(uri)).await.map_err(failed)?;
+    let parts = read["contents"].as_array().into_iter().flatten();
+    let blocks: Value = parts.map(|part| json!({"type": "resource", "resource": part})).collect();
+    let saved = request.save_media("resource", &blocks)?;
+    request.form.show(&read, |_| contents_with(&blocks, |at, _| saved.get(&at).cloned()));
     Ok(())
 }
 
@@ -320,6 +399,7 @@ pub(super) async fn complete(request: &ClientRequest) -> CommandResult {
     };
     let value = request.operands.get(2).map_or("", String::as_str);
     let context = request.arguments(3)?;
+    request.saves_nothing()?;
     let client = request.connect().await?;
     let done = client.complete(of, name, value, context).await.map_err(failed)?;
     request.form.show(&done, |done| {
@@ -327,61 +407,6 @@ pub(super) async fn complete(request: &ClientRequest) -> CommandResult {
         values.map(|value| plain(value.as_str().unwrap_or_default())).collect::<Vec<_>>().join("\n")
     });
     Ok(())
-}
-
-pub(super) async fn tools(request: &ClientRequest) -> CommandResult {
-    let tools = request.connect_with(0).await?.tools().await.map_err(failed)?;
-    request.form.show(&json!({ "tools": tools }), |list| {
-        named(&list["tools"], &["name", "description"], "NAME  DESCRIPTION", "no tools")
-    });
-    Ok(())
-}
-
-pub(super) async fn prompts(request: &ClientRequest) -> CommandResult {
-    let prompts = request.connect_with(0).await?.prompts().await.map_err(failed)?;
-    request.form.show(&json!({ "prompts": prompts }), |list| {
-        let members = ["name", "arguments", "description"];
-        named(&list["prompts"], &members, "NAME  ARGUMENTS  DESCRIPTION", "no prompts")
-    });
-    Ok(())
-}
-
-pub(super) async fn resources(request: &ClientRequest) -> CommandResult {
-    let client = request.connect_with(0).await?;
-    let resources = client.resources().await.map_err(failed)?;
-    let templates = match client.templates().await {
-        // Some servers with resources have no such method.
-        Err(CallError::Server { .. }) => Vec::new(),
-        templates => templates.map_err(failed)?,
-    };
-    let list = json!({"resources": resources, "resourceTemplates": templates});
-    request.form.show(&list, |list| {
-        let members = ["uri", "name", "mimeType"];
-        let mut text = named(&list["resources"], &members, "URI  NAME  TYPE", "no resources");
-        if list["resourceTemplates"].as_array().is_some_and(|list| !list.is_empty()) {
-            let members = ["uriTemplate", "name", "mimeType"];
-            let head = "TEMPLATE  NAME  TYPE";
-            text = format!("{text}\n\n{}", named(&list["resourceTemplates"], &members, head, ""));
-        }
-        text
-    });
-    Ok(())
-}
-
-/// A table of these members. Of arguments it has the names; those that may be left out in
-/// brackets.
-fn named(list: &Value, members: &[&str], head: &str, none: &str) -> String {
-    let argument = |argument: &Value| match cell(&argument["name"]) {
-        name if argument["required"] == true => name,
-        name => format!("[{name}]"),
-    };
-    let shown = |value: &Value| match value.as_array() {
-        Some(arguments) => arguments.iter().map(argument).collect::<Vec<_>>().join(" "),
-        None => cell(value),
-    };
-    let items = list.as_array().into_iter().flatten();
-    let rows = items.map(|item| members.iter().map(|member| shown(&item[*member])).collect());
-    table(head, &rows.collect::<Vec<_>>(), none)
 }
 
 pub(super) async fn discover(request: &ClientRequest) -> CommandResult {
@@ -426,6 +451,7 @@ pub(super) async fn ping(request: &ClientRequest) -> CommandResult {
 pub(super) async fn listen(request: &ClientRequest) -> CommandResult {
     let filter = filter(&request.operands)?;
     request.no_arguments()?;
+    request.saves_nothing()?;
     let client = request.connect().await?;
     let mut listening = client.listen(filter).await.map_err(failed)?;
     let honoured = listening.honoured();

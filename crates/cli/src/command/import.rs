@@ -1,18 +1,17 @@
 //! `switchboard import`: the servers of other clients, in one file.
 
 use std::fs;
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use switchboard_gateway::config::{
-    Candidate, Import, ImportOutcome, ReadError, Surroundings, known,
+    Candidate, Import, ImportOutcome, ReadError, Surroundings, known, replace_file,
 };
-use switchboard_net::platform;
 use switchboard_net::upstream::Target;
 
 use crate::args::{Form, ImportArgs};
 use crate::exit::{CommandResult, cannot, wrong};
+use crate::file_change::{self, ask};
 use crate::output::{counted, plain, table, write_line};
 use crate::target::{not_read, short, surroundings};
 
@@ -20,8 +19,9 @@ use crate::target::{not_read, short, surroundings};
 pub(crate) fn run(args: &ImportArgs) -> CommandResult {
     let around = surroundings()?;
     let end = args.write.as_ref().and_then(|file| file.extension());
-    if end.is_some_and(|end| end.eq_ignore_ascii_case("toml")) {
-        let hint = "name a file that ends with .json; TOML files are read all the same";
+    if end.is_some_and(|end| ["toml", "yaml", "yml"].iter().any(|it| end.eq_ignore_ascii_case(it)))
+    {
+        let hint = "name a file that ends with .json; TOML and YAML files are read all the same";
         return wrong("servers can be added to JSON files only", hint);
     }
     let from = places(args, &around)?;
@@ -57,6 +57,7 @@ fn describe(found: &Candidate) -> Value {
         ImportOutcome::Added(name) => ("new", Some(name)),
         ImportOutcome::Same(name) => ("same", Some(name)),
         ImportOutcome::Broken => ("broken", None),
+        ImportOutcome::Gateway => ("gateway", None),
     };
     let problems = found.problems.iter();
     let problems = problems.map(|problem| format!("{problem}; {}", problem.instead));
@@ -103,6 +104,7 @@ fn fate(found: &Candidate) -> String {
         ImportOutcome::Added(_) => "new".to_owned(),
         ImportOutcome::Same(name) => format!("the same as {name}"),
         ImportOutcome::Broken => "left out: it has mistakes".to_owned(),
+        ImportOutcome::Gateway => "left out: it is this gateway".to_owned(),
     }
 }
 
@@ -117,13 +119,10 @@ fn write(import: &Import, file: &Path, args: &ImportArgs) -> CommandResult {
         return Ok(());
     }
     let failed = cannot("write", file, "check its path and who may write there");
-    let before = match fs::read_to_string(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        read => read.map_err(&failed)?,
-    };
+    let before = file_change::read(file).map_err(&failed)?.unwrap_or_default();
     let hint = "write { \"mcpServers\": {} }, or name another file";
-    let after = import.merge(&before).map_err(cannot("add to", file, hint))?;
-    replace(file, &after).map_err(&failed)?;
+    let after = import.merge(file, &before).map_err(cannot("add to", file, hint))?;
+    replace_file(file, &after).map_err(&failed)?;
     say(args, &format!("\nAdded {} to {}.", counted(count, "server"), file.display()));
     Ok(())
 }
@@ -132,36 +131,4 @@ fn say(args: &ImportArgs, text: &str) {
     if args.output == Form::Text {
         write_line(text);
     }
-}
-
-/// Asks on the terminal; without one the answer is no.
-fn ask(question: &str) -> CommandResult<bool> {
-    let stdin = io::stdin();
-    if !stdin.is_terminal() {
-        let what = "nothing was written, for nobody can be asked here";
-        return wrong(what, "write without asking: --yes");
-    }
-    // Without stderr the question cannot be shown.
-    _ = write!(io::stderr().lock(), "\n{question} [y/N] ");
-    let mut answer = String::new();
-    stdin.lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
-}
-
-/// Puts a whole file in the place of the old one, so that none is half written.
-/// A new one is for its owner alone: servers may have tokens in it.
-fn replace(file: &Path, text: &str) -> io::Result<()> {
-    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-    let draft = file.with_added_extension(format!("{}~", std::process::id()));
-    let write = || {
-        let mut opened = platform::private_file().write(true).create_new(true).open(&draft)?;
-        if let Ok(known) = fs::metadata(&file) {
-            opened.set_permissions(known.permissions())?;
-        }
-        opened.write_all(text.as_bytes())?;
-        opened.sync_all()?;
-        fs::rename(&draft, &file)
-    };
-    // A half-written file is of no use.
-    write().inspect_err(|_| _ = fs::remove_file(&draft))
 }

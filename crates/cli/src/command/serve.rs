@@ -1,6 +1,5 @@
 //! `switchboard serve`: many servers behind one address. Follows the files while it runs.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,17 +11,19 @@ use switchboard_gateway::facade::Facade;
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::Gateway;
 use switchboard_gateway::monitor::CallMonitor;
-use switchboard_gateway::plan::{Plan, PlanChanges, PlanSecret, Reading, ServerPlan};
+use switchboard_gateway::plan::{
+    IdentityFiles, Plan, PlanChanges, PlanSecret, Reading, ServerPlan,
+};
 use switchboard_gateway::policy::{Access, KeyHash, MIN_KEY};
 use switchboard_gateway::span::Spans;
 use switchboard_gateway::watch::Watch;
 use switchboard_gateway::{metrics, status};
-use switchboard_net::OwnedTask;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::site::SitePage;
 use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
+use switchboard_net::{Either, OwnedTask, race};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::moment;
 use tokio::sync::watch;
@@ -30,15 +31,23 @@ use tokio::sync::watch;
 use crate::args::{GatewayArgs, NetworkArgs, ServeArgs, WebArgs};
 use crate::exit::{CommandError, CommandResult, wrong};
 use crate::output::write_finding;
-use crate::serve::{self, Around, ServedSites, Web};
+use crate::serve::{self, Around, ServedAt, ServedSites, Web};
 use crate::sign_in::UserStore;
 use crate::signal::StopSignal;
 use crate::{command, header, log, sign_in, target};
+use console::ServedConsole;
 
+#[cfg(feature = "console")]
+mod console;
+#[cfg(not(feature = "console"))]
+#[path = "serve/no_console.rs"]
+mod console;
 mod otel;
+mod summary;
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
+    let args = &with_files(args)?;
     let reading = read(args)?;
     if args.check {
         command::tell_sound(&reading.plan);
@@ -52,8 +61,9 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     if ancestry.is_loop() {
         return serve::refuse_loop(&ancestry, args.stdio, stop).await;
     }
-    let fetch = target::fetch(None, &NetworkArgs::default())?;
+    let fetch = target::fetch(&NetworkArgs::default())?;
     let (cache, monitor, is_stdio) = (cache(args), start_monitor(&fetch), args.stdio);
+    let stderr = console::is_wanted(args, &reading.plan).then(Arc::default);
     let probe = args.probe_every.map(Duration::from_secs);
     let by = Some(fetch.clone());
     let accounts = sign_in::shared_accounts(&args.credentials);
@@ -64,7 +74,9 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
         is_stdio,
         probe,
         fetch: by,
-        connector: connector.clone().filter(|_| !is_stdio),
+        // The demo has no users: that no file was found says nothing about their accounts.
+        connector: connector.clone().filter(|_| !is_stdio && !args.config.is_empty()),
+        stderr,
         ..FleetOptions::default()
     };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
@@ -96,6 +108,7 @@ async fn serve(
     let (places, serve_args) = (gateway.places(), serve_args(args, &plan));
     if args.stdio {
         let _following = follow.run(None);
+        let _summary = summary::tell(gateway, None, None);
         return serve::serve(places, limits, None, &serve_args, &web, stop).await;
     }
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
@@ -104,7 +117,7 @@ async fn serve(
     // The facade stands before issuers: it does not come while we serve.
     let _facade = if has_facade(&plan) {
         let store = Arc::new(UserStore::new(&args.credentials.store));
-        let fetch = target::fetch(None, &NetworkArgs::default())?;
+        let fetch = target::fetch(&NetworkArgs::default())?;
         let facade = Facade::start(gateway.authenticator(), store, fetch).await?;
         pages.extend(facade.pages());
         Some(facade)
@@ -112,19 +125,28 @@ async fn serve(
         None
     };
     let authenticator = Some(Arc::clone(gateway.authenticator()));
-    let around = Around { pages, authenticator, bounds: plan.bounds };
+    let console = console::start(args, gateway, &stop);
+    pages.extend(console.iter().flat_map(ServedConsole::pages));
+    let entrance = console.as_ref().map(ServedConsole::entrance);
+    let around = Around { pages, authenticator, bounds: plan.bounds, console: entrance };
     let (web, mut sites) = Web::bind(around, limits, port, &serve_args, &web).await?;
-    follow.found_at = connector.map(|connector| (connector, web.address()));
+    follow.found_at = connector.map(|connector| (connector, web.at()));
     follow.set_base(&plan);
     sites.show(places);
+    let link = console.as_ref().map(|console| console.found_at(&plan, &web));
+    follow.console.clone_from(&console);
+    console.iter().try_for_each(|console| console.follow_files(&args.config))?;
     let _following = follow.run(Some(sites));
+    let _summary = summary::tell(gateway, Some(web.at()), link);
+    let _links = console.map(ServedConsole::tell_links);
     web.serve(stop).await;
     Ok(())
 }
 
 /// Where people find us: where the file says, or at this machine.
-fn base_url(plan: &Plan, address: SocketAddr) -> Option<String> {
-    let own = address.ip().is_loopback().then(|| format!("http://{address}"));
+fn base_url(plan: &Plan, at: ServedAt) -> Option<String> {
+    let is_local = at.address.ip().is_loopback();
+    let own = is_local.then(|| format!("{}://{}", at.scheme(), at.address));
     plan.public_url.clone().or(own)
 }
 
@@ -142,9 +164,12 @@ fn leave_out_facade(plan: &mut Plan) -> bool {
 }
 
 fn serve_args(args: &GatewayArgs, plan: &Plan) -> ServeArgs {
+    let files = identity_files(args, plan);
     ServeArgs {
         port: args.port,
         host: host(args, plan),
+        tls_cert: files.as_ref().map(|files| files.certificate.clone()),
+        tls_key: files.map(|files| files.key),
         allow_host: [args.allow_host.as_slice(), &plan.listen.hosts].concat(),
         allow_origin: [args.allow_origin.as_slice(), &plan.listen.origins].concat(),
         session_timeout: args.session_timeout,
@@ -155,9 +180,42 @@ fn serve_args(args: &GatewayArgs, plan: &Plan) -> ServeArgs {
     }
 }
 
+/// What clients are shown over TLS, by the command line or the file.
+fn identity_files(args: &GatewayArgs, plan: &Plan) -> Option<IdentityFiles> {
+    let said = args.tls_cert.clone().map(|certificate| {
+        let key = args.tls_key.clone().unwrap_or_else(|| certificate.clone());
+        IdentityFiles { certificate, key }
+    });
+    said.or_else(|| plan.listen.tls.clone())
+}
+
 fn host(args: &GatewayArgs, plan: &Plan) -> String {
     let host = args.host.clone().or_else(|| plan.listen.host.clone());
     host.unwrap_or_else(|| "127.0.0.1".to_owned())
+}
+
+/// The arguments with the files that are served if none is named: those of the working folder,
+/// and ours.
+fn with_files(args: &GatewayArgs) -> CommandResult<GatewayArgs> {
+    let mut args = args.clone();
+    if !args.config.is_empty() {
+        return Ok(args);
+    }
+    let around = target::surroundings()?;
+    args.config = target::nearby_files(&around);
+    if args.check {
+        return Ok(args);
+    }
+    let names: Vec<_> = args.config.iter().map(|file| target::short(file, &around)).collect();
+    if !names.is_empty() {
+        tracing::info!("serving the servers of {}", names.join(", "));
+    } else if let Some(file) = target::client_file(&around) {
+        let file = target::short(&file, &around);
+        tracing::info!("serving the built-in demo server; for your servers: --config {file}");
+    } else {
+        tracing::info!("serving the built-in demo server; for your servers: --config FILE");
+    }
+    Ok(args)
 }
 
 const MISTAKES: &str = "the configuration has mistakes";
@@ -191,6 +249,9 @@ fn read(args: &GatewayArgs) -> CommandResult<Reading> {
     }
     let exposed = exposed_host(args, &reading.plan);
     check_plan(args, &mut reading.plan, exposed.as_deref())?;
+    if let Some(files) = identity_files(args, &reading.plan).filter(|_| args.check) {
+        serve::watch_identity(files)?;
+    }
     Ok(reading)
 }
 
@@ -303,7 +364,11 @@ fn pages(fleet: &Arc<Fleet>, loaded: watch::Receiver<Loaded>) -> Vec<(String, Si
         let mut status = status::status(&all, sites);
         let loaded = loaded.borrow();
         // The log has the rest: files are not for everybody to know.
-        status["config"] = json!({"loaded": moment::text(loaded.at), "problems": loaded.problems});
+        status["config"] = json!({
+            "loaded": moment::text(loaded.at),
+            "problems": loaded.problems,
+            "isCurrent": loaded.is_current,
+        });
         status.to_string()
     };
     let metrics = move |sites: &_| metrics::page(&counted, sites);
@@ -329,7 +394,9 @@ struct Follow {
     watch: Watch,
     loaded: watch::Sender<Loaded>,
     /// Who must know where people find us, and where we listen.
-    found_at: Option<(Arc<UserConnector>, SocketAddr)>,
+    found_at: Option<(Arc<UserConnector>, ServedAt)>,
+    /// Where people look at what became of the files.
+    console: Option<ServedConsole>,
 }
 
 /// Which configuration is in force, for the page `/status`.
@@ -337,6 +404,9 @@ struct Loaded {
     at: SystemTime,
     /// Mistakes for which what the files say is not in force.
     problems: usize,
+    /// Whether the files were read, but for the servers that have mistakes. If not, they have
+    /// changed since, and what they said before is in force.
+    is_current: bool,
 }
 
 impl Follow {
@@ -349,24 +419,26 @@ impl Follow {
     ) -> CommandResult<Self> {
         let mut watch = Watch::new(args.config.clone(), target::surroundings()?, reading);
         if !args.config.is_empty() {
-            stop.reload_on_hangup(watch.reload())?;
+            stop.reload_on_hangup(watch.reload(), "the configuration")?;
             if let Err(error) = watch.listen() {
                 let line = CommandError::of(&error).line();
                 tracing::warn!(target: RELOAD, "{line}; send SIGHUP after a change");
             }
         }
-        let loaded = Loaded { at: SystemTime::now(), problems: reading.errors().count() };
+        let problems = reading.errors().count();
+        let loaded = Loaded { at: SystemTime::now(), problems, is_current: true };
         let (plan, loaded) = (gateway.plan(), watch::Sender::new(loaded));
         let (exposed, has_facade) = (exposed_host(args, &plan), has_facade(&plan));
         let args = GatewayArgs { host: Some(host(args, &plan)), ..args.clone() };
         let gateway = Arc::clone(gateway);
-        Ok(Self { args, exposed, has_facade, gateway, watch, loaded, found_at: None })
+        let (found_at, console) = (None, None);
+        Ok(Self { args, exposed, has_facade, gateway, watch, loaded, found_at, console })
     }
 
     /// Tells where people find us, by this plan.
     fn set_base(&self, plan: &Plan) {
-        if let Some((connector, address)) = &self.found_at {
-            connector.set_base(base_url(plan, *address));
+        if let Some((connector, at)) = &self.found_at {
+            connector.set_base(base_url(plan, *at));
         }
     }
 
@@ -374,11 +446,21 @@ impl Follow {
     fn run(mut self, mut sites: Option<ServedSites>) -> OwnedTask {
         OwnedTask::spawn(async move {
             loop {
-                let reading = self.watch.changed().await;
+                let reading = match race(self.watch.changed(), self.gateway.switched()).await {
+                    Either::Left(reading) => reading,
+                    Either::Right(()) => {
+                        if let Some(sites) = &mut sites {
+                            sites.show(self.gateway.places());
+                        }
+                        continue;
+                    }
+                };
                 let problems = self.apply(reading, sites.as_mut());
+                self.console.iter().for_each(|console| console.tell_config(problems));
                 self.loaded.send_modify(|loaded| {
-                    let at = if problems == 0 { SystemTime::now() } else { loaded.at };
-                    *loaded = Loaded { at, problems };
+                    let is_current = problems == 0;
+                    let at = if is_current { SystemTime::now() } else { loaded.at };
+                    *loaded = Loaded { at, problems, is_current };
                 });
             }
         })
@@ -436,7 +518,7 @@ fn tell_changes(changes: &PlanChanges) {
     if changes.listen {
         tracing::warn!(
             target: RELOAD,
-            "host, port, allowUnauthenticated, maxConnections and maxHeaderBytes hold from the next start on"
+            "host, port, tlsCert, tlsKey, allowUnauthenticated, maxConnections and maxHeaderBytes hold from the next start on"
         );
     }
 }

@@ -8,7 +8,8 @@ use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use serde_json::Value;
-use switchboard_net::http::fetch::Fetch;
+use switchboard_net::http::fetch::{Fetch, ServerTls};
+use switchboard_proto::failure::down_text;
 use tokio::time::timeout;
 
 use super::client::{interrupted, other, until, usage};
@@ -65,8 +66,9 @@ impl StatusPage {
             key.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, key);
         }
-        let fetch = target::fetch(None, &NetworkArgs::default())?;
         *request.uri_mut() = page(&args.url)?;
+        let fetch = target::fetch(&NetworkArgs::default())?;
+        let fetch = target::with_tls(&fetch, request.uri(), ServerTls::default(), &args.tls)?;
         Ok(Self { request, fetch })
     }
 
@@ -136,25 +138,72 @@ fn show(args: &StatusArgs, status: &Value) {
     }
 }
 
-const HEAD: &str = "SERVER  STATE  ERA  TRANSPORT  TOOLS  CALLS  CHILDREN  RESTARTS";
+const HEAD: &str =
+    "SERVER  STATE  PROTOCOL  TRANSPORT  TOOLS  ALL CALLS  OPEN CALLS  PROCESSES  RESTARTS";
 
 /// For people.
 fn text(status: &Value) -> String {
-    let servers = status["servers"].as_object().into_iter().flatten();
-    let rows: Vec<_> = servers
+    let servers = || status["servers"].as_object().into_iter().flatten();
+    let rows: Vec<_> = servers()
         .map(|(name, server)| {
-            let mut row = vec![cell(&name.as_str().into())];
-            let members = ["state", "era", "transport", "tools", "calls", "children", "restarts"];
-            row.extend(members.map(|key| shown(&server[key])));
-            if let Some(error) = server["error"].as_str() {
-                row[1] = format!("{} ({})", row[1], plain(error));
-            }
-            row
+            let words = [cell(&name.as_str().into()), shown(&server["state"]), protocol(server)];
+            let members = ["transport", "tools", "callsTotal", "calls", "children", "restarts"];
+            words.into_iter().chain(members.map(|key| shown(&server[key]))).collect()
         })
         .collect();
-    let servers = table(HEAD, &rows, "no servers");
-    let parts = [Some(servers), session_rows(status), Some(session_summary(status))];
+    let table = table(HEAD, &rows, "no servers");
+    let down: Vec<_> = servers().filter_map(|(name, server)| down(name, server)).collect();
+    let down = (!down.is_empty()).then(|| down.join("\n"));
+    let insecure: Vec<_> = servers().filter_map(|(name, server)| insecure(name, server)).collect();
+    let insecure = (!insecure.is_empty()).then(|| insecure.join("\n"));
+    let parts = [
+        Some(table),
+        down,
+        insecure,
+        mistakes(status),
+        session_rows(status),
+        Some(session_summary(status)),
+    ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+}
+
+/// The revision of the protocol that is spoken; an older gateway tells only the era.
+fn protocol(of: &Value) -> String {
+    let revision = Some(&of["revision"]).filter(|revision| revision.is_string());
+    shown(revision.unwrap_or(&of["era"]))
+}
+
+/// Why a server is down, and when it is tried again.
+fn down(name: &str, server: &Value) -> Option<String> {
+    let why = plain(server["error"].as_str()?);
+    let next = server["nextAttemptMs"].as_u64().map(Duration::from_millis);
+    Some(format!("{} {}", plain(name), down_text(&why, next)))
+}
+
+/// That anybody could be in the place of a server.
+fn insecure(name: &str, server: &Value) -> Option<String> {
+    let is_so = server["insecure"] == true;
+    let what = "its certificate is not verified (\"insecure\"): trust it by \"caFile\" instead";
+    is_so.then(|| format!("WARNING: {}: {what}", plain(name)))
+}
+
+/// What is wrong with the files of the gateway, if something is.
+fn mistakes(status: &Value) -> Option<String> {
+    let config = &status["config"];
+    let problems = counted(count(&config["problems"]), "mistake");
+    let find = "to see where: switchboard serve --check --config FILE";
+    match (count(&config["problems"]), &config["isCurrent"]) {
+        (0, _) => None,
+        (_, Value::Bool(false)) => {
+            let loaded = cell(&config["loaded"]);
+            Some(format!(
+                "the configuration has changed and has {problems}: the one of {loaded} stays in force; {find}"
+            ))
+        }
+        _ => Some(format!(
+            "the configuration has {problems}: the servers with mistakes are left out; {find}"
+        )),
+    }
 }
 
 /// A word or a number; a dash if there is none.
@@ -169,7 +218,7 @@ fn shown(value: &Value) -> String {
 const MOST_SESSIONS: usize = 20;
 
 const SESSION_HEAD: &str =
-    "SESSION  PRINCIPAL  CLIENT  ERA  REVISION  TRANSPORT  PATH  AGE  IDLE  CALLS  STREAMS";
+    "SESSION  USER  CLIENT  PROTOCOL  TRANSPORT  PATH  AGE  IDLE  OPEN CALLS  STREAMS";
 
 fn count(of: &Value) -> usize {
     usize::try_from(of.as_u64().unwrap_or_default()).unwrap_or(usize::MAX)
@@ -194,9 +243,9 @@ fn session_row(session: &Value) -> Vec<String> {
         version if version.is_empty() => show("client"),
         version => format!("{} {version}", show("client")),
     };
-    [show("session"), show("principal"), client]
+    [show("session"), show("principal"), client, protocol(session)]
         .into_iter()
-        .chain(["era", "revision", "transport", "path"].map(show))
+        .chain(["transport", "path"].map(show))
         .chain(["ageSeconds", "idleSeconds"].map(time))
         .chain(["calls", "streams"].map(show))
         .collect()
@@ -258,19 +307,36 @@ mod tests {
             "version": "1.2.3",
             "uptimeSeconds": 61,
             "servers": {
-                "a": {"state": "ready", "era": "modern", "transport": "stdio", "tools": 3,
-                    "calls": 0, "children": 1, "restarts": 0},
-                "b\u{1b}": {"state": "failed", "error": "timeout", "transport": "http"},
+                "a": {"state": "ready", "era": "modern", "revision": "r", "transport": "stdio",
+                    "tools": 3, "calls": 1, "callsTotal": 7, "children": 1, "restarts": 0},
+                "b\u{1b}": {"state": "failed", "error": "timeout", "transport": "http",
+                    "nextAttemptMs": 39_100},
             },
+            "config": {"problems": 0},
             "sessions": {"count": 0, "streams": 1, "parked": 0, "principals": {}, "list": []},
         });
         let expected = "\
-SERVER  STATE             ERA     TRANSPORT  TOOLS  CALLS  CHILDREN  RESTARTS
-a       ready             modern  stdio      3      0      1         0
-b       failed (timeout)  -       http       -      -      -         -
+SERVER  STATE   PROTOCOL  TRANSPORT  TOOLS  ALL CALLS  OPEN CALLS  PROCESSES  RESTARTS
+a       ready   r         stdio      3      7          1           1          0
+b       failed  -         http       -      -          -           -          -
+
+b is down (timeout); next try in 40 s
 
 0 sessions, 0 listens, 1 stream, 0 parked calls; up 1 min 1 s, version 1.2.3";
         assert_eq!(text(&status), expected);
+    }
+
+    #[test]
+    fn mistakes_in_the_files_are_told() {
+        let told = |config: Value| mistakes(&json!({ "config": config })).unwrap_or_default();
+        assert_eq!(told(json!({"problems": 0})), "");
+        let start = told(json!({"problems": 2, "isCurrent": true}));
+        assert!(start.contains("2 mistakes: the servers with mistakes are left out"), "{start}");
+        let edited = told(json!({"problems": 1, "isCurrent": false, "loaded": "then"}));
+        assert!(
+            edited.contains("has changed and has 1 mistake: the one of then stays"),
+            "{edited}"
+        );
     }
 
     fn status(count: usize, listed: usize) -> Value {
@@ -287,8 +353,8 @@ b       failed (timeout)  -       http       -      -      -         -
     #[test]
     fn a_session_is_a_row_and_all_are_a_line() {
         let expected = "\
-SESSION  PRINCIPAL  CLIENT  ERA     REVISION  TRANSPORT  PATH  AGE        IDLE  CALLS  STREAMS
-ab12cd   ada        c 1.0   legacy  r         http       /mcp  1 h 1 min  5 s   2      1";
+SESSION  USER  CLIENT  PROTOCOL  TRANSPORT  PATH  AGE        IDLE  OPEN CALLS  STREAMS
+ab12cd   ada   c 1.0   r         http       /mcp  1 h 1 min  5 s   2           1";
         assert_eq!(session_rows(&status(0, 1)).unwrap(), expected);
         let line =
             "2 sessions (ada 2), 1 listen, 1 stream, 0 parked calls; up 1 min 1 s, version 1.2.3";

@@ -18,7 +18,8 @@ pub(super) const TOOL: ForeignTool = ForeignTool {
     arrange,
 };
 
-const TLS: Means = Refused("switchboard does not serve TLS; put a reverse proxy in front");
+const CLIENTS: Means =
+    Refused("switchboard asks clients for no certificates; use --apiKey, or a proxy in front");
 
 const TUNNEL: Means = Refused("switchboard has no tunnel; run a tunnel of your own");
 
@@ -63,9 +64,9 @@ const ROWS: &[FlagRow] = &[
         .means(NoEffect("the bridge speaks the era of each side, and translates between them")),
     switch("--shell", "run the command by a shell").means(Combined("bridge -- sh -c CMD")),
     switch("--debug", "log more").means(Word("--log-level=debug")),
-    one("--sslCert", "certificate to serve with").means(TLS),
-    one("--sslKey", "its key").means(TLS),
-    one("--sslCa", "authorities to trust").means(TLS),
+    one("--sslCert", "certificate to serve with").means(Ours("--tls-cert")),
+    one("--sslKey", "its key").means(Ours("--tls-key")),
+    one("--sslCa", "authorities of clients to trust").means(CLIENTS),
     switch("--tunnel", "be reached through a public tunnel").means(TUNNEL),
     one("--tunnelSubdomain", "its name").means(TUNNEL),
 ];

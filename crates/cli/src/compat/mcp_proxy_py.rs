@@ -22,7 +22,7 @@ pub(super) const TOOL: ForeignTool = ForeignTool {
 const OAUTH: Means = Combined(
     "bridge --client-credentials --oauth-client-id --oauth-client-secret --token-endpoint",
 );
-const TLS: Means = Combined("bridge --ca-file; certificates are always verified");
+const TLS: Means = Combined("bridge --ca-file, or --insecure");
 
 const ROWS: &[FlagRow] = &[
     two("--headers", "header to send").alias("-H").means_for(Url, Combined("bridge --header")),
@@ -112,9 +112,9 @@ fn towards_url(bridge: &mut BridgeLine, given: &ParsedLine, lookup: Lookup<'_>) 
         }
     }
     match given.last("--verify-ssl").map(str::to_ascii_lowercase).as_deref() {
-        _ if given.is_on("--no-verify-ssl") => bridge.notes.push(VERIFIED.to_owned()),
+        _ if given.is_on("--no-verify-ssl") => bridge.add(&["--insecure"]),
         None | Some("1" | "true" | "yes" | "on") => {}
-        Some("0" | "false" | "no" | "off") => bridge.notes.push(VERIFIED.to_owned()),
+        Some("0" | "false" | "no" | "off") => bridge.add(&["--insecure"]),
         Some(_) => bridge.say("--ca-file", given.last("--verify-ssl").unwrap_or_default()),
     }
     // As there, a later one is stronger: headers, the variable, a name and password.
@@ -166,5 +166,3 @@ fn log_level(bridge: &mut BridgeLine, given: &ParsedLine) -> CommandResult {
     }
     Ok(())
 }
-
-const VERIFIED: &str = "certificates are verified all the same: name the authority with --verify-ssl FILE if it is not the system's";

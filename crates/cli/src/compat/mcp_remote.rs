@@ -1,5 +1,7 @@
 //! mcp-remote: a URL on stdio, for clients that only start commands.
 
+use std::fs::File;
+
 use switchboard_net::upstream::Strategy;
 
 use super::table::Means::{Combined, Converted, Ignored, NoEffect, Ours, Word};
@@ -67,7 +69,7 @@ const ROWS: &[FlagRow] = &[
 ];
 
 const SEE_HELP: &str = "see mcp-remote --help";
-fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
+fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> CommandResult<BridgeLine> {
     let Some(url) = given.operands.first() else {
         return wrong("the URL of the server is missing", "mcp-remote https://example.com/mcp");
     };
@@ -83,6 +85,18 @@ fn arrange(given: &ParsedLine, _: Lookup<'_>) -> CommandResult<BridgeLine> {
     let mut bridge = BridgeLine { server: vec![url.clone()], ..BridgeLine::default() };
     if !given.is_on("--enable-proxy") {
         bridge.add(&["--direct"]);
+    }
+    // What Node.js reads itself.
+    if let Some(file) = lookup("NODE_EXTRA_CA_CERTS").filter(|file| !file.is_empty()) {
+        match File::open(&file) {
+            Ok(_) => bridge.say("--ca-file", file),
+            Err(_) => bridge
+                .notes
+                .push(format!("{file} of NODE_EXTRA_CA_CERTS cannot be read; it is ignored")),
+        }
+    }
+    if lookup("NODE_TLS_REJECT_UNAUTHORIZED").as_deref() == Some("0") {
+        bridge.add(&["--insecure"]);
     }
     if !given.says("--host") {
         bridge.say("--callback-host", "localhost");

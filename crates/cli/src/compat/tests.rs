@@ -111,9 +111,36 @@ fn what_is_not_honoured_is_told_and_what_has_no_effect_too() {
     assert_eq!(told.len(), 2, "{told:?}");
     let told = notes("supergateway --sse https://a.example/ --healthEndpoint /h");
     assert!(told[0].contains("--healthEndpoint has no effect here"), "{told:?}");
-    let told = notes("mcp-proxy --no-verify-ssl https://a.example/sse");
-    assert!(told[0].contains("verified all the same"), "{told:?}");
     assert_eq!(notes("mcp-remote https://a.example/mcp --no-debug"), [""; 0]);
+}
+
+#[test]
+fn flags_and_variables_for_tls_are_ours_in_other_words() {
+    for flag in ["--no-verify-ssl", "--verify-ssl=false"] {
+        let said = ours(&format!("mcp-proxy {flag} https://a.example/sse"));
+        assert!(said.contains("--insecure"), "{said}");
+    }
+    let said = ours("mcp-proxy-npm --sslCert c.pem --sslKey k.pem node");
+    assert!(said.contains("--tls-cert=c.pem") && said.contains("--tls-key=k.pem"), "{said}");
+    let env = |name: &str| match name {
+        "NODE_EXTRA_CA_CERTS" => Some("Cargo.toml".to_owned()),
+        "NODE_TLS_REJECT_UNAUTHORIZED" => Some("0".to_owned()),
+        _ => None,
+    };
+    let line = words("mcp-remote https://a.example/mcp");
+    let Ok(CommandLine::Theirs { words, .. }) = understand(line, &env) else {
+        panic!("not theirs")
+    };
+    let has = |word: &str| words.iter().any(|it| it == word);
+    assert!(has("--ca-file=Cargo.toml") && has("--insecure"), "{words:?}");
+    let env = |name: &str| (name == "NODE_EXTRA_CA_CERTS").then(|| "nosuch.pem".to_owned());
+    let line = self::words("mcp-remote https://a.example/mcp");
+    let Ok(CommandLine::Theirs { words, notes }) = understand(line, &env) else {
+        panic!("not theirs")
+    };
+    // Node.js goes on without it, too.
+    assert!(!words.iter().any(|word| word.starts_with("--ca-file")), "{words:?}");
+    assert!(notes[0].starts_with("nosuch.pem of NODE_EXTRA_CA_CERTS"), "{notes:?}");
 }
 
 #[test]
@@ -244,7 +271,7 @@ fn nonsense_is_refused_with_a_hint() {
         ("mcp-proxy --username a https://a.example/sse", "--password"),
         ("mcp-proxy --digest https://a.example/sse", "digest"),
         ("mcp-proxy --unheard https://a.example/sse", "--unheard"),
-        ("mcp-proxy-npm --sslCert a node", "TLS"),
+        ("mcp-proxy-npm --sslCa a node", "certificates"),
         ("mcp-proxy-npm --server both node", "both"),
         ("mcp-proxy-npm --eventStoreMaxEvents 0 node", "--eventStoreMaxEvents 0"),
         ("mcp-remote https://a.example/ --ping-interval 0", "--ping-interval 0"),
@@ -286,7 +313,7 @@ fn values_and_switches_are_read_as_they_read_them() {
 #[test]
 fn every_row_says_what_it_means_and_ours_are_real() {
     for (tool, row) in rows() {
-        let real = |flag: &str| assert!(args::takes_value(flag).is_some(), "{}: {flag}", row.flag);
+        let real = |flag: &str| assert!(args::value_count(flag).is_some(), "{}: {flag}", row.flag);
         match row.means {
             Means::Ours(flag) | Means::Converted(flag, _) => real(flag),
             Means::Word(word) => real(word.split('=').next().unwrap()),

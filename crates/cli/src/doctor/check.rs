@@ -22,14 +22,15 @@ mod transport;
 /// Looks at the evidence for one thing.
 pub(super) type Check = fn(&Evidence, &mut Findings);
 
-/// All of them, in the order in which a person would ask.
+/// All of them, in the order in which a person would ask: a cause before what follows from it.
 pub(super) const ALL: &[Check] = &[
     transport::connects,
+    transport::is_verified,
     transport::is_elsewhere,
     transport::ends_early,
+    transport::takes_the_greeting,
     transport::writes_only_messages,
     transport::behaves_on_stdio,
-    transport::takes_the_greeting,
     transport::opens_the_stream_that_was_wanted,
     transport::answers_with_json_or_a_stream,
     transport::accepts_the_end_of_the_handshake,
@@ -57,8 +58,12 @@ pub(super) const ALL: &[Check] = &[
 ];
 
 /// Those for a server that wants a token and was shown none that it takes.
-pub(super) const SHUT: &[Check] =
-    &[transport::connects, transport::is_elsewhere, sign_in::says_how_to_sign_in];
+pub(super) const SHUT: &[Check] = &[
+    transport::connects,
+    transport::is_verified,
+    transport::is_elsewhere,
+    sign_in::says_how_to_sign_in,
+];
 
 fn answers_the_greeting(evidence: &Evidence, found: &mut Findings) {
     if evidence.was_greeted() {

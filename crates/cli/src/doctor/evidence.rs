@@ -48,6 +48,8 @@ pub(crate) struct Evidence {
     pub(crate) sign_in: Option<SignInEvidence>,
     /// Whether a token was shown.
     pub(crate) showed_token: bool,
+    /// Whether anybody could have been in the server's place: its certificate was not verified.
+    pub(crate) is_insecure: bool,
 }
 
 /// What a server that wants a token says about how to get one.

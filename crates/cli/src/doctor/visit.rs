@@ -26,6 +26,7 @@ use super::evidence::{
 };
 use super::wire::{ChildPipe, DoctorConnection, Endpoint, STREAM, SseEndpoint, VisitedEndpoint};
 use super::{DoctorAccount, with_cause};
+use crate::progress::waiting;
 use crate::target::environment;
 
 /// How long a server may think about its era: a legacy one may never answer (NEG-8).
@@ -55,6 +56,8 @@ pub(crate) async fn visit(
                 }
             };
             evidence.showed_token = headers.contains_key(header::AUTHORIZATION);
+            evidence.is_insecure =
+                fetch.insecure_host().is_some() && url.scheme_str() == Some("https");
             let endpoint = Endpoint { url, headers, fetch, credential };
             visit_url(endpoint, strategy, &mut evidence).await;
             if let Some(account) = account {
@@ -113,7 +116,9 @@ impl<'e> ServerVisit<'e> {
             params["_meta"] = envelope.clone();
         }
         let heard = &mut self.evidence.heard;
-        let asked = self.connection.ask(id, method, params, patience, heard).await;
+        let asking = self.connection.ask(id, method, params, patience, heard);
+        let what = format!("waiting for the answer to {method}, {} s at most", patience.as_secs());
+        let asked = waiting(what, asking).await;
         let outcome = asked.outcome.clone();
         let is_shut = outcome.facts().is_some_and(|facts| facts.status == 401);
         self.is_over =
@@ -233,7 +238,7 @@ async fn visit_command(command: &Command, evidence: &mut Evidence) {
         visit.survey().await;
     }
     if let DoctorConnection::Child(pipe) = visit.connection {
-        visit.evidence.outstayed = !pipe.close().await;
+        visit.evidence.outstayed = !waiting("waiting for the server to end", pipe.close()).await;
     }
 }
 
@@ -258,7 +263,7 @@ impl ServerVisit<'_> {
     async fn restart(&mut self, command: &Command) -> bool {
         let Some(fresh) = start(command, self.evidence) else { return false };
         if let DoctorConnection::Child(old) = std::mem::replace(&mut self.connection, fresh) {
-            old.close().await;
+            waiting("starting the server again", old.close()).await;
         }
         true
     }
@@ -356,12 +361,13 @@ async fn reach(endpoint: &Endpoint, evidence: &mut Evidence) -> bool {
     let Endpoint { url, fetch, .. } = endpoint;
     let is_secure = url.scheme_str() == Some("https");
     let proxy = fetch.proxy_for(url);
+    let what = format!("connecting to {}", url.host().unwrap_or_default());
     let mut before = Duration::ZERO;
     if proxy.is_none() {
-        before = connect_directly(url, is_secure, evidence).await;
+        before = waiting(&*what, connect_directly(url, is_secure, evidence)).await;
     }
     let dialling = Instant::now();
-    if let Err(error) = fetch.dial(url).await {
+    if let Err(error) = waiting(what, fetch.dial(url)).await {
         evidence.unreached = Some(RequestResult::Lost(error));
         return false;
     }
@@ -502,7 +508,9 @@ async fn find_siblings(endpoint: &Endpoint, evidence: &mut Evidence) {
         let (Some(scheme), Some(host)) = (url.scheme(), url.authority()) else { return };
         let Ok(url) = format!("{scheme}://{host}{path}").parse::<Uri>() else { continue };
         let other = Endpoint { url, ..endpoint.clone() };
-        if tokio::time::timeout(GLANCE, is_server(&other)).await.unwrap_or(false) {
+        let looking = tokio::time::timeout(GLANCE, is_server(&other));
+        let looking = waiting(format!("looking for a server at {path}"), looking);
+        if looking.await.unwrap_or(false) {
             evidence.siblings.push(other.url.to_string());
         }
     }

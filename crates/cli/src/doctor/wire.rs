@@ -2,7 +2,7 @@
 //! Streamable HTTP endpoint, or to the two endpoints of HTTP+SSE.
 
 use std::ffi::OsString;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -109,6 +109,22 @@ fn messages(text: &[u8], heard: &mut Heard) -> Vec<Value> {
             heard.stray(&String::from_utf8_lossy(text));
             Vec::new()
         }
+    }
+}
+
+/// Whether a body is a JSON-RPC message, if a bad one. What guards a server, or fails in front
+/// of it, answers in JSON of its own, and only its status counts.
+fn is_meant_as_rpc(text: &[u8], status: u16) -> bool {
+    let is_fine = (200..300).contains(&status);
+    let is_meant = |message: &Value| {
+        message.get("jsonrpc").is_some()
+            || message["error"]["code"].is_i64()
+            || (is_fine && (message.get("result").is_some() || message["method"].is_string()))
+    };
+    match serde_json::from_slice(text) {
+        Ok(Value::Array(batch)) => batch.iter().any(is_meant),
+        Ok(message) => is_meant(&message),
+        Err(_) => false,
     }
 }
 
@@ -226,7 +242,7 @@ impl Endpoint {
         let (head, body) = response.into_parts();
         let (status, headers) = (head.status.as_u16(), head.headers);
         let facts = Facts { status, headers, body: String::new() };
-        let body = body.map_err(Into::into).boxed_unsync();
+        let body = Mutex::new(body.map_err(Into::into).boxed_unsync());
         let events = framing::EventDecoder::new(MAX);
         Ok(EndpointResponse { facts, body, events })
     }
@@ -235,7 +251,8 @@ impl Endpoint {
 /// A response, whose body is read piece by piece.
 struct EndpointResponse {
     facts: Facts,
-    body: UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>,
+    /// Never waited for: a visit may move between threads, and a body alone may not be shared.
+    body: Mutex<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>,
     events: framing::EventDecoder,
 }
 
@@ -243,6 +260,13 @@ struct EndpointResponse {
 const START: usize = 2048;
 
 impl EndpointResponse {
+    /// The next piece of the body; none if it has ended, or broke off.
+    async fn next_piece(&mut self) -> Option<Bytes> {
+        let body = self.body.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let frame = body.frame().await?.ok()?;
+        Some(frame.into_data().unwrap_or_default())
+    }
+
     /// The next event of a stream.
     async fn next_event(&mut self) -> Option<framing::SseEvent> {
         loop {
@@ -250,9 +274,8 @@ impl EndpointResponse {
                 Some(Ok(event)) => return Some(event),
                 Some(Err(_)) => {}
                 None => {
-                    if let Ok(more) = self.body.frame().await?.ok()?.into_data() {
-                        self.events.push(&more);
-                    }
+                    let more = self.next_piece().await?;
+                    self.events.push(&more);
                 }
             }
         }
@@ -268,13 +291,11 @@ impl EndpointResponse {
         }
     }
 
-    /// The whole body, once, if it is JSON.
+    /// The whole body, once.
     async fn read_whole(&mut self) -> Option<Bytes> {
         let mut text = Vec::new();
-        while let Some(Ok(frame)) = self.body.frame().await {
-            if let Ok(more) = frame.into_data()
-                && text.len() + more.len() <= MAX
-            {
+        while let Some(more) = self.next_piece().await {
+            if text.len() + more.len() <= MAX {
                 text.extend_from_slice(&more);
             }
         }
@@ -283,8 +304,7 @@ impl EndpointResponse {
         }
         let start = text.get(..START).unwrap_or(&text);
         self.facts.body = String::from_utf8_lossy(start).into_owned();
-        // What is no JSON at all is for the checks of HTTP, and not a stray.
-        serde_json::from_slice::<Value>(&text).is_ok().then(|| text.into())
+        Some(text.into())
     }
 }
 
@@ -315,8 +335,9 @@ impl VisitedEndpoint {
         let is_stream = response.facts.is_stream();
         let text =
             if is_stream { response.next_message().await } else { response.read_whole().await };
-        // Whoever guards a server answers in words of their own.
-        let text = text.filter(|_| response.facts.status != 401);
+        let status = response.facts.status;
+        let is_message = |text: &Bytes| is_stream || is_meant_as_rpc(text, status);
+        let text = text.filter(|text| status != 401 && is_message(text));
         text.ok_or_else(|| RequestResult::Http(response.facts.clone()))
     }
 

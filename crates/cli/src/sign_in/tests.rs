@@ -101,7 +101,7 @@ fn people_come_back_to_where_flags_or_files_say() {
 fn an_account_is_named_by_the_url_without_a_slash_that_nobody_wrote() {
     // wire: OC-31, OT-1
     let named = |url: &str| {
-        let fetch = target::fetch(None, &crate::args::NetworkArgs::default()).unwrap();
+        let fetch = target::fetch(&crate::args::NetworkArgs::default()).unwrap();
         let url = url.parse().unwrap();
         let server = ServerTarget::url(
             url,

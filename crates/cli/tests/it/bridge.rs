@@ -139,3 +139,17 @@ fn strangers_are_turned_away_unless_listed() {
     let (_open, port) = Switchboard::serve(&["--allow-origin", "https://app.example"]);
     assert_eq!(status(port), 200);
 }
+
+#[test]
+fn a_wrong_path_is_told_the_right_one() {
+    for (serve, path) in [("http", "/mcp"), ("sse", "/sse"), ("ws", "/ws")] {
+        let args = ["bridge", "--stdio", "true", "--port", "0", "--serve", serve];
+        let mut bridge = Switchboard::start(&args);
+        let (port, told) = bridge.place();
+        assert_eq!(told, path);
+        let nothing = send(port, "GET /nowhere", &[], b"");
+        assert_eq!(nothing.status, 404);
+        let text = String::from_utf8(nothing.body).unwrap();
+        assert_eq!(text, format!("there is nothing here; the MCP endpoint is {path}\n"));
+    }
+}

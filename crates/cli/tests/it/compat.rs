@@ -215,7 +215,7 @@ fn versions_are_told_and_nonsense_is_refused() {
     assert!(version.stdout.starts_with("switchboard "), "{}", version.stdout);
     let wrong = Switchboard::start(&["supergateway", "--port", "1"]).finish();
     assert_eq!(wrong.code, Some(2));
-    assert!(wrong.stderr.contains("hint: "), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("\"hints\":["), "{}", wrong.stderr);
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn the_report_is_for_people_unless_json_is_asked_for() {
 #[test]
 fn wrong_usage_is_told_as_by_the_other_commands() {
     let run = run(&["doctor"], &[]);
-    assert_eq!(run.code, Some(1));
+    assert_eq!(run.code, Some(2));
     let line: Value = serde_json::from_str(&run.stderr).unwrap();
     assert_eq!(line["error"]["kind"], "usage");
 }

@@ -179,6 +179,29 @@ fn a_refusal_in_words_is_told_once() {
     ill(|asked| refused(asked, 503), &["error http.500"]);
 }
 
+/// What guards a server, or fails in front of it, answers in JSON that is no JSON-RPC. It is no
+/// noise, and nobody promised a `jsonrpc` in it.
+#[test]
+fn json_that_is_no_message_is_what_the_status_says() {
+    fn of_their_own(asked: &Asked, status: u16) -> Option<Response> {
+        let member = if status == 500 { "message" } else { "error" };
+        let body = json!({ member: "not today" }).to_string();
+        posts(asked, respond(status, JSON, body))
+    }
+    let told = |fault: Fault, expected: &str| {
+        let told = ill(fault, &[expected]);
+        assert!(told.contains("not today"), "{told}");
+    };
+    told(|asked| of_their_own(asked, 400), "error http.400");
+    told(|asked| of_their_own(asked, 401), "error oauth.no-challenge");
+    told(|asked| of_their_own(asked, 403), "error http.403");
+    told(|asked| of_their_own(asked, 404), "error http.404");
+    told(|asked| of_their_own(asked, 422), "error http.refused");
+    told(|asked| of_their_own(asked, 429), "error http.429");
+    told(|asked| of_their_own(asked, 500), "error http.500");
+    told(|asked| of_their_own(asked, 200), "error http.no-answer");
+}
+
 /// wire: OLD-2
 #[test]
 fn a_stream_that_was_wanted_and_is_not_there_is_told() {

@@ -50,6 +50,31 @@ fn what_other_clients_have_is_shown_and_nothing_is_written() {
     assert!(shown.stdout.contains("--write FILE"), "{}", shown.stdout);
 }
 
+/// Cline keeps its file inside of the editor, VS Code has one beside its settings or in them.
+#[test]
+fn files_inside_of_editors_and_of_other_formats_are_found() {
+    let home = Home::new();
+    let cline = "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
+    let json = |section: &str, name: &str| {
+        format!(r#"{{"{section}": {{"{name}": {{"command": "run-{name}"}}}}}}"#)
+    };
+    home.write(&format!(".config/Code/User/{cline}"), &json("mcpServers", "in-code"));
+    home.write(&format!(".config/VSCodium/User/{cline}"), &json("mcpServers", "in-codium"));
+    home.write(".config/Code/User/mcp.json", &json("servers", "user"));
+    let settings = r#"{"mcp": {"servers": {"settings": {"command": "run-settings"}}}}"#;
+    home.write(".config/Code/User/settings.json", settings);
+    home.write(".continue/config.yaml", "mcpServers:\n  - name: yaml\n    command: run-yaml\n");
+    let goose = "extensions:\n  goose: {type: stdio, cmd: run-goose, enabled: true, args: []}\n";
+    home.write(".config/goose/config.yaml", goose);
+    let shown = home.run(&["import"]);
+    assert_eq!((shown.code, shown.stderr.as_str()), (Some(0), ""));
+    for name in ["in-code", "in-codium", "user", "settings", "yaml", "goose"] {
+        assert!(shown.stdout.contains(&format!("run-{name} ")), "{name}: {}", shown.stdout);
+    }
+    let yaml = home.run(&["import", "-y", "--write", "x.yaml"]);
+    assert!(yaml.code == Some(1) && yaml.stderr.contains(".json"), "{}", yaml.stderr);
+}
+
 #[test]
 fn what_is_new_is_added_to_a_file_that_keeps_what_it_has() {
     let home = home();

@@ -68,6 +68,8 @@ fn listening_for_other_machines_is_warned_about() {
     let mut switchboard = Switchboard::start(&args);
     let line = switchboard.until_logged("there is no authentication");
     assert!(line.contains("[WARN] [web] 0.0.0.0:"), "{line}");
+    // The URL on stdout is one that can be used.
+    switchboard.port();
 }
 
 /// Digits as zeros.

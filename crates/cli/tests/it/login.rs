@@ -155,7 +155,8 @@ fn one_login_is_known_to_all_commands_until_logout() {
     assert_eq!(shown(), 0);
     run(&["doctor", &url, "--timeout", "2"]);
     assert!(shown() > 0, "{:?}", provider.seen);
-    assert!(run(&["auth", "list"]).stdout.contains(&url));
+    let listed = run(&["auth", "list"]).stdout;
+    assert!(listed.contains(&url) && listed.contains("made-for-us"), "{listed}");
     let shown = run(&["auth", "show", &url]).stdout;
     assert!(shown.contains("made-for-us") && shown.contains("/token"), "{shown}");
     for file in files(&store) {
@@ -197,8 +198,24 @@ fn a_client_that_flags_named_is_found_without_them() {
     fs::write(&file, servers.to_string()).unwrap();
     let other = run(&["logout", "it", "--config", file.to_str().unwrap()]);
     assert_eq!((other.code, provider.count("POST /revoke")), (Some(3), 0), "{}", other.stderr);
-    assert_eq!(run(&["logout", &url]).code, Some(0));
+    // Of two clients one has to be named.
+    let flags = ["--client-credentials", "--client-id", "cj", "--client-secret", "marked-other"];
+    let login = run(&[&["login", &url][..], &flags].concat());
+    assert_eq!(login.code, Some(0), "{}", login.stderr);
+    for command in ["whoami", "logout"] {
+        let several = run(&[command, &url]);
+        assert_eq!(several.code, Some(2), "{}", several.stderr);
+        for text in ["client-credentials ci, client-credentials cj", "--client-id ci"] {
+            assert!(several.stderr.contains(text), "{}", several.stderr);
+        }
+    }
+    assert_eq!(run(&["logout", &url, "--client-id", "other"]).code, Some(3));
+    assert_eq!(provider.count("POST /revoke"), 0);
+    assert_eq!(run(&["logout", &url, "--client-id", "ci"]).code, Some(0));
     assert_eq!(provider.count("POST /revoke"), 2);
+    assert_eq!(run(&["whoami", &url, "--client-id", "ci"]).code, Some(3));
+    assert_eq!(run(&["logout", &url]).code, Some(0), "the other one is the only one");
+    assert_eq!(provider.count("POST /revoke"), 4);
     assert_eq!(run(&["logout", &url]).code, Some(3));
     fs::remove_dir_all(store).unwrap();
 }
@@ -296,7 +313,7 @@ fn a_command_cannot_be_signed_in_to_and_usage_is_told() {
     let config = file.display().to_string();
     let run = Switchboard::start(&["whoami", "a", "--config", &config]).finish();
     fs::remove_file(file).unwrap();
-    assert_eq!(run.code, Some(1), "{}", run.stderr);
+    assert_eq!(run.code, Some(2), "{}", run.stderr);
     assert!(run.stderr.contains("only servers at a URL"), "{}", run.stderr);
     let run = Switchboard::start(&["login"]).finish();
     assert!(run.stderr.contains("\"kind\":\"usage\""), "{}", run.stderr);

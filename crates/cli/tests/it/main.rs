@@ -25,6 +25,8 @@ mod import;
 #[cfg(test)]
 mod inherit;
 #[cfg(test)]
+mod install;
+#[cfg(test)]
 mod log;
 #[cfg(test)]
 mod login;
@@ -42,6 +44,8 @@ mod signal;
 mod stop;
 #[cfg(test)]
 mod terminal;
+#[cfg(test)]
+mod tls;
 #[cfg(test)]
 mod torture;
 #[cfg(test)]

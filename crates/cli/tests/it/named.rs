@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::process::{Run, SERVER, Switchboard, run};
+use crate::process::{Run, SERVER, Switchboard, run, text_of};
 use crate::upstream::Upstream;
+use crate::web::Session;
 
 static FOLDERS: AtomicU64 = AtomicU64::new(1);
 
@@ -34,7 +35,8 @@ impl Home {
 
     pub(crate) fn run(&self, args: &[&str]) -> Run {
         let home = self.path.to_str().unwrap();
-        run(args, &[("HOME", home), ("XDG_CONFIG_HOME", ""), ("CODEX_HOME", "")])
+        let none = ["CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"].map(|name| (name, ""));
+        run(args, &[&[("HOME", home)], &none[..]].concat())
     }
 }
 
@@ -52,7 +54,7 @@ fn rude() -> String {
 
 #[track_caller]
 fn refused(run: &Run) -> Value {
-    assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""), "{}", run.stderr);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
     let line: Value = serde_json::from_str(&run.stderr)
         .unwrap_or_else(|error| panic!("{error}: {:?}", run.stderr));
     assert_eq!(line["error"]["kind"], "usage");
@@ -135,4 +137,29 @@ fn a_name_is_bridged_like_anything_else() {
     let mut bridge = Switchboard::start(&["bridge", "rude", "--config", &file]);
     bridge.greet();
     assert_eq!(bridge.call(1, "echo", &json!({"text": "hi"})), "hi");
+}
+
+/// `git` is a program too, and `--port` is a flag of ours.
+#[test]
+fn a_name_is_bridged_before_a_program_of_that_name() {
+    let home = Home::new();
+    home.write(".cursor/mcp.json", &rude().replace("\"rude\"", "\"git\""));
+    let place = home.path.to_str().unwrap();
+    let vars = [("HOME", place), ("XDG_CONFIG_HOME", ""), ("CODEX_HOME", "")];
+    let mut bridge = Switchboard::start_with(&["bridge", "git", "--port", "0"], &vars);
+    let session = Session::open(bridge.port());
+    let answer = session.call("echo", &json!({"text": "hi"}));
+    assert_eq!(text_of(&answer.message()), "hi");
+}
+
+#[test]
+fn flags_of_the_bridge_may_stand_after_a_command() {
+    let args = [&["bridge"], &SERVER[..], &["--port", "0"]].concat();
+    let mut bridge = Switchboard::start(&args);
+    let session = Session::open(bridge.port());
+    let answer = session.call("echo", &json!({"text": "hi"}));
+    assert_eq!(text_of(&answer.message()), "hi");
+    let neither = run(&["bridge", "no-such-program-here", "server.js"], &[]);
+    assert_eq!(neither.code, Some(2), "{}", neither.stderr);
+    assert!(neither.stderr.contains("bridge -- no-such-program-here"), "{}", neither.stderr);
 }

@@ -19,7 +19,10 @@ const REMOTE_SERVER: &str = include_str!("../../../../docs/remote-server.md");
 const TEAM: &str = include_str!("../../../../docs/team.md");
 const PAGES: [&str; 5] = [README, RECIPES, STDIO_OVER_HTTP, REMOTE_SERVER, TEAM];
 /// What the README says to type that would build or test this workspace once more.
-const BUILDS: [&str; 2] = ["cargo build --release", "./test.sh"];
+const BUILDS: [&str; 2] = [
+    "cargo install --path crates/cli --locked --no-default-features --features console",
+    "./test.sh",
+];
 const BINARY: &str = env!("CARGO_BIN_EXE_switchboard");
 
 /// A block of code: its language, and its text.
@@ -113,6 +116,9 @@ fn type_it(args: &[String]) {
         "bridge" | "demo" if args.contains(&"--port") => serves_http(&args),
         "bridge" | "demo" | "mcp-remote" => serves_stdio(&args),
         "serve" => serves_http(&[&args, &["--port", "0", "--no-cache"][..]].concat()),
+        "tools" if args.get(2).is_some_and(|word| word.ends_with("add")) => {
+            prints(&args, "Call it:\n  switchboard call ");
+        }
         "tools" => prints(&args, "echo"),
         "call" => prints(&args, "3"),
         "doctor" => prints(&args, "healthy"),
@@ -120,7 +126,7 @@ fn type_it(args: &[String]) {
         "key" => prints(&args, "sha256:"),
         "config" => prints(&args, "no mistakes"),
         // `login.rs` has a server to sign in to.
-        "auth" | "login" | "logout" | "whoami" => prints(&[args[0], "--help"], "Usage"),
+        "auth" | "install" | "login" | "logout" | "whoami" => prints(&[args[0], "--help"], "Usage"),
         other => panic!("say here how to see that {other} works"),
     }
 }
@@ -219,7 +225,8 @@ fn every_block_works(page: &str) {
 fn every_command_and_option_within_the_text_is_there() {
     let (_demo, remote) = remote();
     let (_gateway, gateway) = gateway();
-    let helps: Vec<_> = ["bridge", "demo"].map(|name| run(&[name, "--help"], &[]).stdout).into();
+    let helps: Vec<_> =
+        ["bridge", "call", "demo"].map(|name| run(&[name, "--help"], &[]).stdout).into();
     for code in PAGES.into_iter().flat_map(inline) {
         if code.starts_with("switchboard ") {
             type_it(&here(code, &remote, &gateway));

@@ -15,6 +15,7 @@ mod access;
 mod bad;
 mod bounds;
 mod common;
+mod console;
 mod credential;
 mod exposed;
 mod failed;
@@ -36,6 +37,7 @@ mod reload;
 mod search;
 mod seeing;
 mod sleep;
+mod start;
 mod task;
 mod token;
 mod turn;
@@ -101,10 +103,8 @@ impl Gateway {
     }
 
     pub(crate) async fn client_at(&self, path: &str, era: Era, options: ClientOptions) -> Client {
-        let options = ClientOptions { era: Some(era), ..options };
-        Client::connect(server(&format!("http://127.0.0.1:{}{path}", self.port)), options)
-            .await
-            .unwrap()
+        let options = options.era(era);
+        options.connect(server(&format!("http://127.0.0.1:{}{path}", self.port))).await.unwrap()
     }
 
     /// A client that sends these headers with each request.
@@ -117,8 +117,8 @@ impl Gateway {
         let url = format!("http://127.0.0.1:{}/mcp", self.port).parse().unwrap();
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
         let server = ServerTarget::url(url, Strategy::HttpOnly, sent, fetch);
-        let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
-        Client::connect(server, options).await.unwrap()
+        let options = ClientOptions::default().era(era);
+        options.connect(server).await.unwrap()
     }
 
     /// Waits until a server is in this state.

@@ -13,6 +13,22 @@ pub(crate) struct Upstream {
     heads: Arc<Mutex<Vec<String>>>,
 }
 
+/// A URL where every request fails in one of the ways below, until the test ends.
+pub(crate) fn failing(way: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            // A gateway that hangs up is a result, not a fault of this server.
+            thread::spawn(move || {
+                let stream = stream.unwrap();
+                read_request(&stream).map(|_| fail(way, &stream))
+            });
+        }
+    });
+    format!("http://{address}/mcp")
+}
+
 impl Upstream {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -39,7 +55,8 @@ impl Upstream {
     }
 }
 
-fn answer(stream: &TcpStream, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
+/// The head and the body of a request.
+fn read_request(stream: &TcpStream) -> std::io::Result<(String, Vec<u8>)> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head)? > 0 {}
@@ -49,6 +66,11 @@ fn answer(stream: &TcpStream, seen: &Mutex<Vec<String>>) -> std::io::Result<()> 
     });
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body)?;
+    Ok((head, body))
+}
+
+fn answer(stream: &TcpStream, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
+    let (head, body) = read_request(stream)?;
     let Ok(message) = serde_json::from_slice::<Value>(&body) else {
         return respond(stream, "405 Method Not Allowed", "text/plain", b"no\n");
     };

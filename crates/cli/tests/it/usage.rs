@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use serde_json::Value;
+
 use crate::process::run;
 
 #[test]
@@ -23,6 +25,22 @@ fn help_teaches_with_examples() {
     assert_eq!(bridge.stderr, "");
     let demo = run(&["demo", "--help"], &[]);
     assert!(demo.stdout.contains("switchboard demo --http --port 8000"), "{}", demo.stdout);
+}
+
+#[test]
+fn every_command_has_a_manual_page_with_its_examples() {
+    let folder = format!("{}/man/man1", env!("CARGO_TARGET_TMPDIR"));
+    let done = run(&["man", &folder], &[]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""), "{}", done.stderr);
+    for (page, example) in [
+        ("switchboard", "switchboard serve \\-\\-config mcp.json"),
+        ("switchboard-call", "switchboard call "),
+        ("switchboard-config-check", ""),
+    ] {
+        let text = std::fs::read_to_string(format!("{folder}/{page}.1")).unwrap();
+        let (_, examples) = text.split_once(".SH EXAMPLES\n").unwrap_or_default();
+        assert!(examples.contains(example), "{page}: {text}");
+    }
 }
 
 #[test]
@@ -93,12 +111,14 @@ fn wrong_usage_ends_with_two_and_says_where_help_is() {
 
 #[test]
 fn a_command_that_is_not_there_fails_the_start() {
-    fails(
+    fails_with(
+        1,
         &["bridge", "--", "no-such-program-here"],
         "error: no-such-program-here is in no directory of PATH",
         "hint: ",
     );
-    fails(
+    fails_with(
+        1,
         &["bridge", "--stdio", "./absent a b", "--port", "0"],
         "error: there is no file",
         "hint: ",
@@ -108,7 +128,8 @@ fn a_command_that_is_not_there_fails_the_start() {
         "error: quote ' at character 1",
         "hint: quote the whole",
     );
-    fails(
+    fails_with(
+        1,
         &["bridge", "--cwd", "/no/such/place", "--", "true"],
         "error: working directory",
         "hint: ",
@@ -166,7 +187,12 @@ fn a_port_in_use_fails_the_start() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let error = format!("error: cannot listen on 127.0.0.1 port {port}");
-    fails(&["bridge", "--stdio", "true", "--port", &port], &error, "hint: stop the program");
+    fails_with(
+        1,
+        &["bridge", "--stdio", "true", "--port", &port],
+        &error,
+        "hint: stop the program",
+    );
 }
 
 /// Whoever sends no key, or an empty one, would be let in.
@@ -184,7 +210,7 @@ fn a_short_key_fails_the_start_of_a_gateway() {
     for key in ["", "twelve chars", "  fifteen chars    ", "${NONE:-short}"] {
         let line = ["serve", "--port", "0", "--no-cache", "--api-key", key];
         let hint = "hint: make one with: switchboard key new";
-        fails(&line, "error: --api-key has fewer than 16 characters", hint);
+        fails_with(1, &line, "error: --api-key has fewer than 16 characters", hint);
     }
 }
 
@@ -196,16 +222,25 @@ fn two_servers_of_one_name_fail_the_start() {
     fails(&line(""), "error: a named server has no name", "hint: write");
 }
 
-/// Ends with 1, and says nothing but an error of one line and hints; returns it.
+/// Ends like wrong usage, and says nothing but an error of one line and hints; returns it.
 #[track_caller]
 fn fails(args: &[&str], error: &str, hint: &str) -> String {
+    fails_with(2, args, error, hint)
+}
+
+/// The same with another status. A script reads one line of JSON.
+#[track_caller]
+fn fails_with(status: i32, args: &[&str], error: &str, hint: &str) -> String {
     let failed = run(&[&["--log-level", "error"], args].concat(), &[]);
-    assert_eq!(failed.code, Some(1), "{args:?}: {}", failed.stderr);
+    assert_eq!(failed.code, Some(status), "{args:?}: {}", failed.stderr);
     assert_eq!(failed.stdout, "", "{args:?}");
-    let mut lines = failed.stderr.lines();
-    assert!(lines.next().is_some_and(|line| line.starts_with(error)), "{}", failed.stderr);
-    let hints: Vec<_> = lines.collect();
-    assert!(hints.first().is_some_and(|line| line.starts_with(hint)), "{}", failed.stderr);
-    assert!(hints.iter().all(|line| line.starts_with("hint: ")), "{}", failed.stderr);
+    let line: Value = serde_json::from_str(&failed.stderr).unwrap();
+    let told = &line["error"];
+    let kind = if status == 2 { "usage" } else { "other" };
+    assert_eq!(told["kind"], kind, "{line}");
+    let message = format!("error: {}", told["message"].as_str().unwrap());
+    assert!(message.starts_with(error), "{line}");
+    let first = format!("hint: {}", told["hints"][0].as_str().unwrap());
+    assert!(first.starts_with(hint), "{line}");
     failed.stderr
 }

@@ -33,7 +33,7 @@ impl Wallet {
             server.oauth.is_wanted = None;
         }
         let store = MemoryStore::new();
-        let options = SignInOptions { mode: LoginMode::Never, ..SignInOptions::default() };
+        let options = SignInOptions::default().mode(LoginMode::Never);
         let accounts = Accounts::new(Arc::new(store.clone()), Arc::new(Nobody), options, None);
         Self { store, accounts, server }
     }

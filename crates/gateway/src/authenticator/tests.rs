@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use http::Request;
+use http::{HeaderMap, Request};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use switchboard_net::access::Standing as _;
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::server::Server;
 use switchboard_proto::refusal::Refusal;
@@ -195,7 +196,7 @@ async fn what_a_token_opened_ends_a_minute_after_the_newest_of_its_user() {
         };
         let known = known.unwrap();
         let user = authenticator.token_user(&known).unwrap();
-        gate.enter(&user.user, None, Some(known))
+        gate.authenticator.enter(&user.user, None, Some(known))
     };
     let first = enter(100).await;
     assert!(first.is_current() && gate.keeps(&first) && first.name() == "corp/ada");
@@ -224,7 +225,7 @@ async fn a_stream_ends_a_minute_after_the_newest_token_of_its_user() {
     let (authenticator, ahead) = accepting(&issuer);
     let server = Server::builder("any", "1").build().unwrap();
     let gate = authenticator.gate_at(Some(Place::All), vec!["/mcp".to_owned()]);
-    let site = Site::new(server, SiteOptions { authenticator: Some(gate), ..Default::default() });
+    let site = Site::new(server, SiteOptions::default().authenticator(Some(gate)));
     let again = site.clone();
     let _hearing = authenticator.on_replace(move || again.recheck());
     let now = issuer.claims("ada", "", &json!({}))["iat"].as_u64().unwrap();
@@ -285,7 +286,7 @@ async fn the_newest_token_of_a_user_is_kept_while_tokens_are_exchanged() {
     let (authenticator, ahead) = accepting(&issuer);
     let server = Server::builder("any", "1").build().unwrap();
     let gate = authenticator.gate_at(Some(Place::All), vec!["/mcp".to_owned()]);
-    let site = Site::new(server, SiteOptions { authenticator: Some(gate), ..Default::default() });
+    let site = Site::new(server, SiteOptions::default().authenticator(Some(gate)));
     let now = issuer.claims("ada", "", &json!({}))["iat"].as_u64().unwrap();
     let token = |who: &str, lasts: u64| {
         issuer.token(who, "http://localhost/mcp", &json!({"exp": now + lasts}))

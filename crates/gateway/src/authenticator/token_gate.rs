@@ -11,8 +11,10 @@ use switchboard_net::auth::jws::looks_like_jwt;
 use switchboard_proto::auth::Secret;
 use switchboard_proto::auth::claims::is_audience;
 
-use super::{EntranceGate, KeyTable};
+use super::KeyTable;
+use super::entrance::EntranceGate;
 use crate::issuer::{KnownToken, TokenCheck, TokenDenial, hash_token};
+use crate::policy::Denied;
 use crate::proxy::{RequestUrl, base_url};
 use crate::token::TokenAccess;
 
@@ -164,7 +166,7 @@ impl EntranceGate {
         match shows {
             Ok(_) => self.authenticate(request.headers()),
             Err(denied) => {
-                let is_shown = matches!(denied, super::Denied::UnknownKey);
+                let is_shown = matches!(denied, Denied::UnknownKey);
                 let error = is_shown.then_some("invalid_token");
                 let challenge = self.challenge(tokens, request, error, None);
                 let text = if is_shown {
@@ -214,7 +216,7 @@ impl EntranceGate {
             self.authenticator.keep_subject(&user.user, known, shown);
         }
         self.authenticator.sweep_token_users();
-        Ok(self.enter(&user.user, None, Some(Arc::clone(known))))
+        Ok(self.authenticator.enter(&user.user, None, Some(Arc::clone(known))))
     }
 
     pub(super) fn insufficient(

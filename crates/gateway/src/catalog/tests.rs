@@ -83,6 +83,30 @@ fn a_resource_is_of_the_first_server_that_has_it_and_the_others_are_told() {
 }
 
 #[test]
+fn a_page_is_made_once_for_each_revision_and_kept_where_pages_begin() {
+    let catalog = Catalog::plain(vec![tool("a", "1"), tool("b", "1")]);
+    let made = std::cell::Cell::new(0);
+    let shown = |cursor, words| {
+        let write = |items: &[Bytes]| {
+            made.set(made.get() + 1);
+            format!("{words:?} {}", items.len()).into()
+        };
+        catalog.shown(ListKind::Tools, cursor, words, write).unwrap().text.clone()
+    };
+    let (old, new) = (shown(None, Some(Revision::NEWEST_LEGACY)), shown(None, None));
+    assert_ne!(old, new);
+    assert_eq!(shown(None, Some(Revision::NEWEST_LEGACY)), old);
+    assert_eq!((shown(None, None), made.get()), (new, 2));
+    // However it is spelled, it is the same page.
+    assert_eq!((shown(Some("000:a"), None), made.get()), ("None 2".into(), 2));
+    let kept = catalog.shown_bytes();
+    for times in 1..4 {
+        assert_eq!((shown(Some("0:b"), None), made.get()), ("None 1".into(), 2 + times));
+    }
+    assert_eq!(catalog.shown_bytes(), kept);
+}
+
+#[test]
 fn a_tool_that_a_server_lists_twice_is_offered_once() {
     let catalog = Catalog::plain(vec![tool("a", "t"), tool("a", "t")]);
     assert_eq!((catalog.count(ListKind::Tools), catalog.collisions.len()), (1, 1));

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use switchboard_net::http::fetch::ServerTls;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Strategy, Target};
 use switchboard_proto::auth::{GrantType, ResourceParameter};
@@ -11,6 +12,7 @@ use super::expand;
 use super::key::{FOR_COMMANDS, FOR_URLS, KEYS, THEIRS, find, similar};
 use super::reader::Reader;
 use super::settings::ServerOptions;
+use super::tls::TlsDraft;
 use super::tree::{KeyValue, MemberKey, Node, Placed, Value};
 use super::{SourceLocation, Weight};
 use crate::plan::ServerPlan;
@@ -52,7 +54,8 @@ pub(super) fn read(name: &MemberKey, node: &Node, reader: &mut Reader<'_>) -> Op
         reader.error(&node.place, what, instead);
         return None;
     };
-    let before = reader.problems.len();
+    let (before, words_before) = (reader.problems.len(), reader.default_words.len());
+    let filled_before = reader.filled_in.len();
     let mut draft = EntryDraft::new(&name.value, reader);
     if matches!(name.value.as_str(), "" | "." | "..") {
         // Clients make another path of it before they ask for it.
@@ -76,6 +79,8 @@ pub(super) fn read(name: &MemberKey, node: &Node, reader: &mut Reader<'_>) -> Op
             problem.weight = Weight::Note;
         }
     }
+    plan.default_words = reader.default_words.split_off(words_before);
+    plan.filled_in = reader.filled_in.split_off(filled_before);
     plan.target = target.filter(|_| is_whole)?;
     Some(Entry { place: name.place.clone(), enabled, plan, options })
 }
@@ -92,6 +97,7 @@ pub(super) struct EntryDraft<'r, 't> {
     pub(super) url: Option<Placed<String>>,
     pub(super) headers: Vec<(MemberKey, String)>,
     pub(super) kind: Option<Placed<TransportKind>>,
+    pub(super) tls: TlsDraft,
     pub(super) enabled: bool,
     /// Its target is known last.
     pub(super) plan: ServerPlan,
@@ -132,6 +138,7 @@ impl<'r, 't> EntryDraft<'r, 't> {
             url: None,
             headers: Vec::new(),
             kind: None,
+            tls: TlsDraft::default(),
             enabled: true,
             plan: ServerPlan::new(name, Target::Command(Command::new(""))),
             options: ServerOptions::default(),
@@ -388,6 +395,11 @@ impl EntryDraft<'_, '_> {
             return None;
         }
         let headers = self.header_map();
+        self.plan.tls = std::mem::take(&mut self.tls).read(&self.plan.name, self.reader);
+        if url.scheme_str() == Some("http") && self.plan.tls != ServerTls::default() {
+            let what = "the settings for TLS have no effect: the URL is http://";
+            self.reader.note(&place, what, "write https://, or leave them out");
+        }
         Some(Target::Url { url, strategy, headers })
     }
 

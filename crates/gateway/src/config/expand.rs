@@ -3,6 +3,8 @@
 //! Replaced once; what a variable contains is not looked at again. Names are
 //! told in errors, values never.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io;
 use std::path::Path;
 
@@ -47,6 +49,15 @@ pub(super) struct FileVariables<'t> {
     pub(super) inputs: Option<&'t Node>,
     /// Whether `{env:VAR}` is a variable too (opencode).
     pub(super) braces: bool,
+    /// Whether `$VAR` is a variable too (Gemini CLI).
+    pub(super) dollars: bool,
+}
+
+impl<'t> FileVariables<'t> {
+    /// Variables in the forms that every file may have.
+    pub(super) fn plain(around: &'t Surroundings) -> Self {
+        Self { around, inputs: None, braces: false, dollars: false }
+    }
 }
 
 impl FileVariables<'_> {
@@ -55,7 +66,48 @@ impl FileVariables<'_> {
         if self.around.is_literal {
             return Ok(text.to_owned());
         }
-        replace(text, self.braces, |inner| self.value(inner))
+        replace(&self.braced(text), self.braces, |inner| self.value(inner))
+    }
+
+    /// The variables of the environment in a text, and what they stand for. Defaults of the file
+    /// are not among them.
+    pub(super) fn filled_in(&self, text: &str) -> Vec<(String, String)> {
+        let found = RefCell::new(Vec::new());
+        let note = |inner: &str| {
+            let value = self.value(inner)?;
+            let named = inner.strip_prefix("env:").unwrap_or(inner);
+            let (name, default) = named.split_once(":-").unwrap_or((named, ""));
+            if self.place(inner).is_none() && value != default {
+                found.borrow_mut().push((name.to_owned(), value));
+            }
+            Ok(String::new())
+        };
+        if !self.around.is_literal {
+            // What is wrong is told by `expand`.
+            _ = replace(&self.braced(text), self.braces, note);
+        }
+        found.into_inner()
+    }
+
+    /// `$VAR` as `${VAR}`, where the client knows it. Words that are set nowhere and not in
+    /// capital letters are left alone: they are parts of passwords, mostly.
+    fn braced<'s>(&self, text: &'s str) -> Cow<'s, str> {
+        if !self.dollars {
+            return Cow::Borrowed(text);
+        }
+        let mut parts = text.split('$');
+        let mut braced = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let is_end = |c: char| c != '_' && !c.is_ascii_alphanumeric();
+            let name = &part[..part.find(is_end).unwrap_or(part.len())];
+            let is_meant = is_bare(&format!("${name}")) || self.around.variable(name).is_some();
+            braced.push('$');
+            match part.strip_prefix(name).filter(|_| is_meant && !name.is_empty()) {
+                Some(rest) => braced.extend(["{", name, "}", rest]),
+                None => braced.push_str(part),
+            }
+        }
+        Cow::Owned(braced)
     }
 
     /// Whether a text has variables that stay what they are.
@@ -66,7 +118,7 @@ impl FileVariables<'_> {
     /// The same text with the variables that every file may have: what only one
     /// client knows is put in other words.
     pub(super) fn portable(&self, text: &str) -> String {
-        let portable = replace(text, self.braces, |inner| {
+        let portable = replace(&self.braced(text), self.braces, |inner| {
             let inner = match inner.strip_prefix("input:") {
                 Some(id) => match self.answer(id) {
                     Some(default) => format!("{}:-{default}", input_variable(id)),
@@ -203,7 +255,7 @@ mod tests {
         let variables = [("A", "1"), ("EMPTY", ""), ("B", "${A}"), ("INPUT_API_KEY", "k")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let around = Surroundings::new(variables, "/w/project");
-        let variables = FileVariables { around: &around, inputs: None, braces };
+        let variables = FileVariables { braces, ..FileVariables::plain(&around) };
         variables.expand(text).map_err(|unknown| unknown.to_string())
     }
 
@@ -218,6 +270,21 @@ mod tests {
         assert_eq!(check("${input:api-key}"), "k");
         assert_eq!(check("{env:A} $A"), "{env:A} $A");
         assert_eq!(expand("{env:A}${A}", true).unwrap(), "11");
+    }
+
+    #[test]
+    fn a_dollar_is_enough_where_the_client_says_so() {
+        let variables = [("TOKEN", "t"), ("low", "l")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let around = Surroundings::new(variables, "/w");
+        let gemini = FileVariables { dollars: true, ..FileVariables::plain(&around) };
+        let text = "Bearer $TOKEN/${TOKEN}-$low pa$word costs $5 $";
+        assert_eq!(gemini.expand(text).unwrap(), "Bearer t/t-l pa$word costs $5 $");
+        let portable = "Bearer ${TOKEN}/${TOKEN}-${low} pa$word costs $5 $";
+        assert_eq!(gemini.portable(text), portable);
+        let unset = gemini.expand("$NONE").unwrap_err().to_string();
+        assert_eq!(unset, "the environment variable NONE is not set");
+        assert_eq!(FileVariables::plain(&around).expand("$TOKEN").unwrap(), "$TOKEN");
     }
 
     #[test]

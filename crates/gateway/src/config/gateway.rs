@@ -10,10 +10,11 @@ use super::entry::EntryDraft;
 use super::key::{self, FileKey, find, key, names, nearest};
 use super::reader::Reader;
 use super::schema::{
-    COUNT, FLAG, FLAG_OR_COUNT, FLAG_OR_GRANT, GROUPS_OF_SERVERS, KEY_HASH, KEYS_BY_NAME, LIMITS,
-    PORT_NUMBER, RATE, SERVER_DEFAULTS, TEXT, TOKEN_ACCESS, URL, WORD_OR_WORDS, WORDS,
+    CONSOLE, COUNT, FLAG, FLAG_OR_COUNT, FLAG_OR_GRANT, GROUPS_OF_SERVERS, KEY_HASH, KEYS_BY_NAME,
+    LIMITS, PORT_NUMBER, RATE, SERVER_DEFAULTS, TEXT, TOKEN_ACCESS, URL, WORD_OR_WORDS, WORDS,
 };
 use super::settings::ServerOptions;
+use super::tls::IdentityFiles;
 use super::token_access;
 use super::tree::{KeyValue, MemberKey, Node, Placed, Value};
 use crate::policy::{KeyHash, MIN_KEY, Principal};
@@ -30,6 +31,8 @@ pub struct GatewaySection {
     pub search: Option<ToolSearch>,
     /// Whether the gateway has tools of its own.
     pub diagnostics: Option<bool>,
+    /// Whether people have a console, and what they may do there.
+    pub console: Option<ConsoleMode>,
     /// Sets of servers.
     pub groups: Vec<Group>,
     /// Who has a key.
@@ -91,6 +94,8 @@ pub struct Listen {
     pub hosts: Vec<String>,
     /// Whether other machines may come in without showing who they are.
     pub unauthenticated: bool,
+    /// What clients are shown over TLS; none for plain HTTP.
+    pub tls: Option<IdentityFiles>,
 }
 
 /// Bounds that the files may set; those not said keep their defaults.
@@ -165,6 +170,18 @@ impl ToolSearch {
     }
 }
 
+/// What people may do in the console.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ConsoleMode {
+    /// There is none.
+    Off,
+    /// They look.
+    Read,
+    /// They look, and change what they may.
+    #[default]
+    Write,
+}
+
 /// What the section is called.
 pub(super) const NAME: &str = "switchboard";
 
@@ -196,6 +213,13 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
         FLAG_OR_GRANT,
         "What clients without a key may use; false to require a key.",
         |it, reader, at| it.anonymous = anonymous(reader, at),
+    ),
+    key(
+        &["console"],
+        CONSOLE,
+        "Whether people find a console at /console/: true, false, or \"read\" for one that changes \
+         nothing.",
+        |it, reader, at| it.console = console(reader, at),
     ),
     key(&["defaults"], SERVER_DEFAULTS, "", |it, reader, at| {
         it.defaults = defaults(reader, at);
@@ -247,6 +271,29 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
         URL,
         "The URL that clients reach the gateway by, without /mcp.",
         |it, reader, at| it.public_url = public_url(reader, at),
+    ),
+    key(
+        &["tlsCert"],
+        TEXT,
+        "A PEM file with the certificate of the gateway, and those that vouch for it: serves https.",
+        |it, reader, at| {
+            let Some(file) = reader.placed_text(at) else { return };
+            let certificate = reader.path_beside(file);
+            // One file may have both.
+            let key = it.listen.tls.take().map_or_else(|| certificate.clone(), |tls| tls.key);
+            it.listen.tls = Some(IdentityFiles { certificate, key });
+        },
+    ),
+    key(
+        &["tlsKey"],
+        TEXT,
+        "A PEM file with the private key of tlsCert; left out if that file has it.",
+        |it, reader, at| {
+            let Some(file) = reader.placed_text(at) else { return };
+            let key = reader.path_beside(file);
+            let certificate = it.listen.tls.take().map(|tls| tls.certificate).unwrap_or_default();
+            it.listen.tls = Some(IdentityFiles { certificate, key });
+        },
     ),
     key(
         &["toolSearch"],
@@ -381,6 +428,11 @@ pub(super) fn read(tree: &Node, reader: &mut Reader<'_>) -> GatewaySection {
     let Some(section) = tree.get(NAME) else { return gateway };
     let key = MemberKey { place: section.place.clone(), value: NAME.to_owned() };
     read_members(KEYS, &mut gateway, reader, (&key, section));
+    let is_key_alone = |tls: &IdentityFiles| tls.certificate.as_os_str().is_empty();
+    if gateway.listen.tls.as_ref().is_some_and(is_key_alone) {
+        let what = "\"tlsKey\" is there without \"tlsCert\"".to_owned();
+        reader.error(&section.place, what, "add \"tlsCert\": the certificate of the key");
+    }
     gateway.granted = std::mem::take(&mut reader.granted);
     gateway
 }
@@ -438,6 +490,15 @@ fn search(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<ToolSear
         Value::Bool(false) => Some(ToolSearch::Never),
         Value::Number(_) => Some(ToolSearch::Above(reader.count((key, node))?.get())),
         _ => reader.wrong((key, node), "write true, false, or the number of tools to search above"),
+    }
+}
+
+fn console(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<ConsoleMode> {
+    match &node.value {
+        Value::Bool(true) => Some(ConsoleMode::Write),
+        Value::Bool(false) => Some(ConsoleMode::Off),
+        _ if node.text() == Some("read") => Some(ConsoleMode::Read),
+        _ => reader.wrong((key, node), "write true, false or \"read\""),
     }
 }
 

@@ -1,17 +1,20 @@
 //! Gathers the servers of several files, to put them into one.
 //!
 //! Servers are compared and copied as their files write them: a variable stays a
-//! variable, so that no secret ends up where none was. Nothing is overwritten.
+//! variable, so that no secret ends up where none was. Nothing is overwritten. The entry of our
+//! own gateway is left out: behind itself, the gateway would be a loop.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use switchboard_net::upstream::Target;
 
-use super::client_files::{self, SECTIONS};
+use super::client_entry::{GATEWAY_NAME, USUAL_GATEWAY};
+use super::client_files::{self, SECTIONS, rejected_in_claude_code, switched_off};
 use super::expand::FileVariables;
 use super::reader::Reader;
-use super::tree::{self, MemberKey, Node, Value};
+use super::text_edit::{EditError, EntryPath, with_entry};
+use super::tree::{self, MemberKey, Node};
 use super::{
     Config, Entry, Problem, ReadError, SourceLocation, Surroundings, Weight, entry, text_of,
 };
@@ -47,6 +50,8 @@ pub enum ImportOutcome {
     Same(String),
     /// It has mistakes, and is left out.
     Broken,
+    /// It is our own gateway, and is left out.
+    Gateway,
 }
 
 /// What was found, and what would be added.
@@ -96,7 +101,10 @@ impl Import {
                 Err(error) => import.unread.push(error),
             }
         }
-        for candidate in &mut import.candidates {
+        // Of two entries for one server, the one that is switched on counts.
+        let is_off = |found: &Candidate| found.entry.as_ref().is_some_and(|it| !it.enabled);
+        let (off, on): (Vec<_>, Vec<_>) = import.candidates.iter_mut().partition(|it| is_off(it));
+        for candidate in on.into_iter().chain(off) {
             candidate.fate = decide(candidate, &mut taken);
         }
         Ok(import)
@@ -116,14 +124,17 @@ fn candidates(
     let text = text_of(file)?;
     let tree = tree::parse(file, &text).map_err(ReadError::Syntax)?;
     let mut found: Vec<Candidate> = Vec::new();
+    let is_approved = file.ends_with(".mcp.json");
+    let rejected = if is_approved { rejected_in_claude_code(around) } else { Vec::new() };
     for section in &client_files::server_sections(&tree, around) {
         // `Config::parse` has reported the mistakes of the section.
         for (name, node) in section.servers(&mut Reader::new(section.variables)) {
             if found.len() >= MAX_SERVERS || found.iter().any(|other| other.name == name.value) {
                 continue;
             }
-            let node = portable(node, &section.variables);
-            let mut reader = Reader::new(FileVariables { around, inputs: None, braces: false });
+            let node = node.map_texts(&|text| section.variables.portable(text));
+            let node = if rejected.contains(&name.value) { switched_off(&node) } else { node };
+            let mut reader = Reader::new(FileVariables::plain(around));
             let entry = entry::read(&name, &node, &mut reader);
             let problems = reader.problems;
             let MemberKey { value: name, place } = name;
@@ -134,29 +145,15 @@ fn candidates(
     Ok(found)
 }
 
-/// The same with variables that every file may have.
-fn portable(node: &Node, variables: &FileVariables<'_>) -> Node {
-    let value = match &node.value {
-        Value::Text(text) => Value::Text(variables.portable(text)),
-        Value::List(items) => {
-            Value::List(items.iter().map(|item| portable(item, variables)).collect())
-        }
-        Value::Table(members) => {
-            let members =
-                members.iter().map(|(key, node)| (key.clone(), portable(node, variables)));
-            Value::Table(members.collect())
-        }
-        other => other.clone(),
-    };
-    Node { place: node.place.clone(), value }
-}
-
 /// Names that are taken, and what they lead to.
 type Taken = Vec<(String, Option<Target>)>;
 
 /// What becomes of a server, whose name is taken from here on.
 fn decide(candidate: &Candidate, taken: &mut Taken) -> ImportOutcome {
     let Some(entry) = &candidate.entry else { return ImportOutcome::Broken };
+    if is_gateway(&candidate.name, &entry.plan.target) {
+        return ImportOutcome::Gateway;
+    }
     let target = nameless(&entry.plan.target);
     let same = taken.iter().find(|(_, other)| other.as_ref() == Some(&target));
     if let Some((name, _)) = same {
@@ -165,6 +162,28 @@ fn decide(candidate: &Candidate, taken: &mut Taken) -> ImportOutcome {
     let name = free_name(taken, &candidate.name, &candidate.client);
     taken.push((name.clone(), Some(target)));
     ImportOutcome::Added(name)
+}
+
+/// Whether an entry leads to our own gateway, as `install` writes it: to the usual address, or
+/// under our name to another port of this machine. A gateway elsewhere is a server like others.
+fn is_gateway(name: &str, target: &Target) -> bool {
+    let url = match target {
+        Target::Url { url, .. } => url.clone(),
+        Target::Command(command) => {
+            let is_ours = Path::new(&command.program).file_stem() == Some(GATEWAY_NAME.as_ref());
+            let url = match command.args.as_slice() {
+                [verb, url, ..] if is_ours && verb == "bridge" => url.parse().ok(),
+                _ => None,
+            };
+            let Some(url) = url else { return false };
+            url
+        }
+    };
+    let address = url.authority().map_or("", |it| it.as_str());
+    let is_usual = USUAL_GATEWAY.strip_prefix("http://") == Some(address);
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let is_here = host == "localhost" || host.parse().is_ok_and(|it: IpAddr| it.is_loopback());
+    is_usual || (is_here && name == GATEWAY_NAME)
 }
 
 /// A free name: the server's own, then with the client's name, then with a number.
@@ -194,51 +213,21 @@ impl Candidate {
     }
 }
 
-/// Why servers cannot be put into a file.
-#[non_exhaustive]
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum MergeError {
-    /// It is not JSON.
-    #[error("this is not JSON: {0}")]
-    Syntax(String),
-    /// Its servers are no object, so that there is no place for names.
-    #[error("the file has no object to put servers into")]
-    NoObject,
-}
-
 impl Import {
-    /// `text` with what is added. Comments, order and the way it is written stay.
-    /// The section that has servers gets them, else `mcpServers`.
-    pub fn merge(&self, text: &str) -> Result<String, MergeError> {
-        let text = if text.trim().is_empty() { "{}\n" } else { text };
-        let root = CstRootNode::parse(text, &tree::options());
-        let root = root.map_err(|error| MergeError::Syntax(error.to_string()))?;
-        let file = root.object_value().ok_or(MergeError::NoObject)?;
-        let present = SECTIONS.iter().find(|name| file.get(name).is_some());
-        file.ensure_multiline();
-        let section = file.object_value_or_create(present.unwrap_or(&SECTIONS[0]));
-        let section = section.ok_or(MergeError::NoObject)?;
-        section.ensure_multiline();
+    /// `text`, which is in `file`, with what is added. Comments, order and the way it is written
+    /// stay. The section that has servers gets them, else `mcpServers`.
+    pub fn merge(&self, file: &Path, text: &str) -> Result<String, EditError> {
+        let tree = tree::parse(file, text).ok();
+        let is_there = |name: &&&str| tree.as_ref().is_some_and(|tree| tree.get(name).is_some());
+        let section = SECTIONS.iter().find(is_there).unwrap_or(&SECTIONS[0]);
+        let mut text = text.to_owned();
         for candidate in &self.candidates {
             if let ImportOutcome::Added(name) = &candidate.fate {
-                section.append(name, input(&candidate.node));
+                let at = EntryPath { section: &[section], is_list: false, name };
+                text = with_entry(file, &text, &at, &candidate.node)?;
             }
         }
-        Ok(root.to_string())
-    }
-}
-
-fn input(node: &Node) -> CstInputValue {
-    match &node.value {
-        Value::Null => CstInputValue::Null,
-        Value::Bool(bool) => CstInputValue::Bool(*bool),
-        Value::Number(number) => CstInputValue::Number(number.clone()),
-        Value::Text(text) => CstInputValue::String(text.clone()),
-        Value::List(items) => CstInputValue::Array(items.iter().map(input).collect()),
-        Value::Table(members) => {
-            let members = members.iter().map(|(key, node)| (key.value.clone(), input(node)));
-            CstInputValue::Object(members.collect())
-        }
+        Ok(text)
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) fn names<R>(keys: &[FileKey<R>]) -> Vec<&'static str> {
 pub(super) const FOR_COMMANDS: &str = "cwd env envFile env_vars";
 
 /// The same for servers at URLs.
-pub(super) const FOR_URLS: &str = "bearer_token_env_var env_http_headers headerFile headers headersHelper oauth_resource passHeaders scopes";
+pub(super) const FOR_URLS: &str = "bearer_token_env_var caFile clientCert clientKey env_http_headers headerFile headers headersHelper insecure oauth_resource passHeaders scopes";
 
 /// The names of the keys that say where a server is.
 pub(super) const PLACES: [&str; 4] = ["command", "httpUrl", "serverUrl", "url"];
@@ -165,6 +165,24 @@ pub(super) const KEYS: &[ServerKey] = &[
         it.url = it.reader.placed_text(at);
     }),
     // From here on the keys that only we have.
+    key(
+        &["caFile"],
+        TEXT,
+        "A PEM file of certificates to trust beside the system's: of authorities, or of the server.",
+        |it, at| it.tls.ca_file = it.reader.placed_text(at),
+    ),
+    key(
+        &["clientCert"],
+        TEXT,
+        "A PEM file with the client certificate to show to the server.",
+        |it, at| it.tls.client_cert = it.reader.placed_text(at),
+    ),
+    key(
+        &["clientKey"],
+        TEXT,
+        "A PEM file with the private key of clientCert; left out if that file has it.",
+        |it, at| it.tls.client_key = it.reader.placed_text(at),
+    ),
     key(&["excludePrompts"], WORDS, "Prompts that clients do not see.", |it, at| {
         it.plan.prompts.never = it.reader.words(at).unwrap_or_default();
     }),
@@ -195,6 +213,15 @@ pub(super) const KEYS: &[ServerKey] = &[
     key(&["includeResources"], WORDS, "The only resources that clients see, by URI.", |it, at| {
         it.plan.resources.only = it.reader.words(at);
     }),
+    key(
+        &["insecure"],
+        FLAG,
+        "Whether the certificate of the server is not verified; for trials only.",
+        |it, at| {
+            let place = at.1.place.clone();
+            it.tls.insecure = it.reader.flag(at).map(|value| Placed { place, value });
+        },
+    ),
     key(
         &["maxConcurrency"],
         COUNT,

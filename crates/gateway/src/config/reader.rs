@@ -19,11 +19,17 @@ pub(super) struct Reader<'t> {
     pub(super) besides: Vec<PathBuf>,
     /// What grants name.
     pub(super) granted: Vec<Granted>,
+    /// Words that stand in for variables, as the file says.
+    pub(super) default_words: Vec<String>,
+    /// Variables, and what was filled in for them.
+    pub(super) filled_in: Vec<(String, String)>,
 }
 
 impl<'t> Reader<'t> {
     pub(super) fn new(variables: FileVariables<'t>) -> Self {
-        Self { variables, problems: Vec::new(), besides: Vec::new(), granted: Vec::new() }
+        let (problems, besides) = (Vec::new(), Vec::new());
+        let (granted, default_words, filled_in) = (Vec::new(), Vec::new(), Vec::new());
+        Self { variables, problems, besides, granted, default_words, filled_in }
     }
 
     pub(super) fn error(
@@ -71,12 +77,16 @@ impl<'t> Reader<'t> {
         let Some(text) = node.text() else {
             return self.wrong((key, node), "write a text in quotes");
         };
-        if is_bare(text) {
+        if is_bare(text) && !self.variables.dollars {
             let what = format!("{:?} has a $NAME, which is passed on as it is", key.value);
             self.note(&node.place, what, format!("for a variable write ${{{}}}", &text[1..]));
         }
         match self.variables.expand(text) {
-            Ok(text) => Some(text),
+            Ok(value) => {
+                self.default_words.extend(default_word(text, &value));
+                self.filled_in.extend(self.variables.filled_in(text));
+                Some(value)
+            }
             Err(why) => self.fail((key, node), format_args!(": {why}"), why.instead()),
         }
     }
@@ -213,6 +223,12 @@ impl<'t> Reader<'t> {
         self.variables.around.folder().join(self.at_home(path))
     }
 
+    /// A path of the file, relative to the folder that the file is in.
+    pub(super) fn path_beside(&self, Placed { place, value }: Placed<String>) -> PathBuf {
+        let beside = place.file.parent().map(|folder| self.variables.around.folder().join(folder));
+        beside.unwrap_or_default().join(self.at_home(value))
+    }
+
     /// `~/x` as the shell reads it.
     pub(super) fn at_home(&self, path: String) -> String {
         match (path.strip_prefix("~/"), self.variables.around.home()) {
@@ -233,4 +249,16 @@ impl<'t> Reader<'t> {
         let what = format_args!(": the environment variable {name} is not set");
         value.or_else(|| self.fail((key, node), what, format!("export {name}=…")))
     }
+}
+
+/// The longest default that is taken for a word.
+const DEFAULT_WORD: usize = 12;
+
+/// The value, if `text` is a variable with this default, and it is a plain word. With digits, or
+/// as long as a sentence, it may be a secret after all.
+fn default_word(text: &str, value: &str) -> Option<String> {
+    let (_, default) = text.strip_prefix("${")?.strip_suffix('}')?.split_once(":-")?;
+    let is_plain = value.len() <= DEFAULT_WORD && value.chars().all(char::is_alphabetic);
+    let is_word = default == value && is_plain;
+    is_word.then(|| value.to_owned())
 }

@@ -132,6 +132,11 @@ fn other_dialects_are_read_too() {
     assert_eq!(config.servers[0].options.call.map(|time| time.as_secs()), Some(5));
     let config = read("settings.json", r#"{"mcp": {"servers": {"v": {"command": "c"}}}}"#);
     assert_eq!(line(&config, "v"), "c");
+    let inputs = r#"{"mcp": {"inputs": [{"id": "k", "default": "d"}], "servers": {"v": {
+        "command": "c", "args": ["${input:k}"]}}}, "editor.fontSize": 12}"#;
+    assert_eq!(line(&read("settings.json", inputs), "v"), "c d");
+    let nothing = read("settings.json", r#"{"mcp": {"inputs": []}}"#);
+    assert_eq!((nothing.names().count(), nothing.problems), (0, Vec::new()));
     let config = read(
         "w.json",
         r#"{"mcpServers": {"w": {"serverUrl": "https://e.com/mcp"},

@@ -1,4 +1,4 @@
-//! JSON with comments, or TOML, as one tree that knows where its parts stand.
+//! JSON with comments, TOML or YAML, as one tree that knows where its parts stand.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -10,6 +10,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{Problem, SourceLocation};
+
+mod yaml;
 
 /// Something, and where in the file it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +43,20 @@ pub(super) enum Value {
 pub(super) type KeyValue<'t> = (&'t MemberKey, &'t Node);
 
 impl Node {
+    /// A value that is in no file yet.
+    pub(super) fn new(value: Value) -> Self {
+        let place = SourceLocation { file: Path::new("").into(), line: 1, column: 1 };
+        Self { place, value }
+    }
+
+    /// An object that is in no file yet.
+    pub(super) fn object<'n>(members: impl IntoIterator<Item = (&'n str, Self)>) -> Self {
+        let member = |(name, node): (&str, Self)| {
+            (MemberKey { place: node.place.clone(), value: name.to_owned() }, node)
+        };
+        Self::new(Value::Table(members.into_iter().map(member).collect()))
+    }
+
     /// What it is, in words.
     pub(super) fn kind(&self) -> &'static str {
         match self.value {
@@ -76,6 +92,23 @@ impl Node {
         members.find(|(key, _)| key.value == name).map(|(_, node)| node)
     }
 
+    /// The same with other texts.
+    pub(super) fn map_texts(&self, change: &impl Fn(&str) -> String) -> Self {
+        let value = match &self.value {
+            Value::Text(text) => Value::Text(change(text)),
+            Value::List(items) => {
+                Value::List(items.iter().map(|item| item.map_texts(change)).collect())
+            }
+            Value::Table(members) => {
+                let members =
+                    members.iter().map(|(key, node)| (key.clone(), node.map_texts(change)));
+                Value::Table(members.collect())
+            }
+            other => other.clone(),
+        };
+        Self { place: self.place.clone(), value }
+    }
+
     /// The same as JSON; none for a number that JSON does not have.
     pub(super) fn json(&self) -> Option<Json> {
         Some(match &self.value {
@@ -108,17 +141,42 @@ impl Node {
     }
 }
 
+/// How a file is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum FileFormat {
+    Json,
+    Toml,
+    Yaml,
+}
+
+impl FileFormat {
+    /// By what the name of the file ends with.
+    pub(super) fn of(file: &Path) -> Self {
+        let end = file.extension().unwrap_or_default().to_ascii_lowercase();
+        match end.to_str() {
+            Some("toml") => Self::Toml,
+            Some("yaml" | "yml") => Self::Yaml,
+            _ => Self::Json,
+        }
+    }
+}
+
+/// Windows writes it in front of a text.
+pub(super) const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Reads a file by what its name ends with.
 pub(super) fn parse(file: &Path, text: &str) -> Result<Node, Problem> {
-    // Windows writes a mark in front of the text.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let places = LineIndex::new(file, text);
-    let is_toml = file.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml"));
-    if is_toml { parse_toml(&places, text) } else { parse_json(&places, text) }
+    match FileFormat::of(file) {
+        FileFormat::Json => parse_json(&places, text),
+        FileFormat::Toml => parse_toml(&places, text),
+        FileFormat::Yaml => yaml::parse(&places, text),
+    }
 }
 
 /// How forgiving we are with JSON.
-pub(super) fn options() -> ParseOptions {
+pub(crate) fn options() -> ParseOptions {
     // Comments and trailing commas are what clients put up with; a missing
     // comma is a mistake that is better told than guessed at.
     ParseOptions {

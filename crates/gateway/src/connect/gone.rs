@@ -50,8 +50,12 @@ pub(super) async fn watch_gone(connector: Weak<UserConnector>, changed: Arc<Noti
 impl UserConnector {
     /// Deletes the accounts of users who have been gone for long enough.
     async fn forget_gone(&self) -> Result<(), StoreError> {
+        let fleet = || self.fleet.get().and_then(Weak::upgrade);
+        let has_broken = fleet().is_some_and(|it| it.has_broken.load(Ordering::Relaxed));
         let servers = self.servers_with_accounts();
-        if servers.is_empty() && !self.has_looked.load(Ordering::Relaxed) {
+        let has_looked = self.has_looked.load(Ordering::Relaxed);
+        // Accounts at servers that are gone are known by the page of this gateway.
+        if servers.is_empty() && !has_looked && self.document_base().is_none() {
             // Nobody needs the store, which may ask for its key.
             return Ok(());
         }
@@ -69,7 +73,8 @@ impl UserConnector {
             if server.is_none() && !self.is_own(&account).await {
                 continue;
             }
-            if server.is_some() && self.is_user(&principal) {
+            // A server whose entry has mistakes may be the one.
+            if (server.is_some() || has_broken) && self.is_user(&principal) {
                 if is_marked {
                     store.lock(&account.record(RecordKind::Gone)).await?.remove().await?;
                 }
@@ -141,7 +146,7 @@ impl UserConnector {
         let (accounts, person) = (&self.accounts, Arc::new(Nobody));
         let (fetch, options) = (self.fetch.clone(), accounts.options.clone());
         let authorizer = if let Some(server) = server {
-            accounts.authorizer(server, Some(user), fetch, person)
+            accounts.authorizer(server, Some(user), server.fetch(&fetch), person)
         } else {
             let (account, store) = (account.clone(), Arc::clone(&accounts.store));
             let settings = OauthSettings::default();

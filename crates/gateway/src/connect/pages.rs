@@ -6,24 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{COOKIE, SET_COOKIE};
+use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 use percent_encoding::percent_decode;
 use ring::hmac;
-use serde_json::json;
-use switchboard_net::auth::SystemTools;
 use switchboard_net::auth::callback::CallbackVerdict;
-use switchboard_net::http::page::{PageVisit, escape, html, leave_page};
+use switchboard_net::http::page::{
+    LivePage, PageReply, PageVisit, cookie, escape, html, leave_page,
+};
 use switchboard_net::upstream::Target;
-use switchboard_proto::auth::Tools as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::visitor::Refused;
 use super::{
-    CALLBACK_PATH, CONNECT_PATH, ConnectLink, DOCUMENT_PATH, FlowEnd, IssuerVisitor,
-    PUBLIC_DOCUMENT_PATH, Refused, UserConnector, random_id, unhex,
+    CALLBACK_PATH, CONNECT_PATH, ConnectLink, FlowEnd, IssuerVisitor, UserConnector, random_id,
+    unhex,
 };
-use crate::facade::{document, nothing, unavailable};
 use crate::plan::ServerPlan;
 use crate::token::IssuerRule;
 use crate::{lock, read};
@@ -53,11 +52,7 @@ impl UserConnector {
 
     /// The browser of a visit, if it has been here.
     fn browser(&self, headers: &HeaderMap) -> Option<String> {
-        let name = self.cookie().name;
-        let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let pairs = pairs.flat_map(|value| value.split(';')).filter_map(|it| it.split_once('='));
-        let mut found = pairs.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim());
-        let value = found.next().filter(|_| found.next().is_none())?;
+        let value = cookie(headers, self.cookie().name)?;
         let is_ours = value.len() == 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_ours.then(|| value.to_owned())
     }
@@ -246,43 +241,29 @@ impl UserConnector {
         }
         other_browser()
     }
+}
 
-    /// Who we are, for authorization servers that read it (OC-22): a client with a key, or one
-    /// that has nothing to show.
-    pub(super) async fn visit_document(&self, visit: &PageVisit) -> Response<Bytes> {
-        let is_read = matches!(visit.method, Method::GET | Method::HEAD);
-        let Some(base) = self.document_base().filter(|_| is_read) else { return nothing() };
-        let method = match &*visit.path {
-            DOCUMENT_PATH => "private_key_jwt",
-            PUBLIC_DOCUMENT_PATH => "none",
-            _ => return nothing(),
-        };
-        // A gateway whose users sign in nowhere has no key, and needs no store.
-        let has_users = self.client_key.initialized() || !self.servers_with_accounts().is_empty();
-        if !has_users {
-            return nothing();
-        }
-        let mut about = json!({
-            "client_id": format!("{base}{}", visit.path),
-            "client_name": "Switchboard",
-            "redirect_uris": [format!("{base}{CALLBACK_PATH}")],
-            "grant_types": ["authorization_code", "refresh_token"],
-            "response_types": ["code"],
-            "token_endpoint_auth_method": method,
-            // The form of SEP-3149.
-            "token_endpoint_auth_methods_supported": [method],
-        });
-        if visit.path == DOCUMENT_PATH {
-            let key = match self.client_key().await {
-                Ok(key) => SystemTools.public_key(key),
-                Err(failed) => return unavailable(&failed),
-            };
-            // The store has a key that can be used, or it was changed by hand.
-            let Ok((public, algorithm)) = key else { return nothing() };
-            about["token_endpoint_auth_signing_alg"] = algorithm.into();
-            about["jwks"] = json!({"keys": [public]});
-        }
-        document(&about)
+pub(super) struct ConnectPage(pub(super) Arc<UserConnector>);
+
+impl LivePage for ConnectPage {
+    fn visit(&self, visit: PageVisit) -> PageReply<'_> {
+        Box::pin(self.0.visit_link(visit))
+    }
+}
+
+pub(super) struct ReturnPage(pub(super) Arc<UserConnector>);
+
+impl LivePage for ReturnPage {
+    fn visit(&self, visit: PageVisit) -> PageReply<'_> {
+        Box::pin(self.0.visit_callback(visit))
+    }
+}
+
+pub(super) struct DocumentPage(pub(super) Arc<UserConnector>);
+
+impl LivePage for DocumentPage {
+    fn visit(&self, visit: PageVisit) -> PageReply<'_> {
+        Box::pin(async move { self.0.visit_document(&visit).await })
     }
 }
 
@@ -341,7 +322,7 @@ fn other_browser() -> Response<Bytes> {
 }
 
 /// The fields of a form, or of a query; of two with one name the last.
-pub(super) fn form_fields(form: &[u8]) -> HashMap<String, String> {
+pub(crate) fn form_fields(form: &[u8]) -> HashMap<String, String> {
     let decode = |text: &[u8]| {
         let plus = |byte: &u8| if *byte == b'+' { b' ' } else { *byte };
         let text: Vec<_> = text.iter().map(plus).collect();

@@ -3,17 +3,21 @@
 use bytes::Bytes;
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, Method, Response};
-use switchboard_net::auth::SystemTools;
+use serde_json::json;
+use switchboard_net::auth::callback::CallbackPage;
 use switchboard_net::auth::store::MemoryStore;
+use switchboard_net::auth::{SignInOptions, SystemTools};
 use switchboard_net::http::fetch::FetchOptions;
+use switchboard_net::http::page::PageVisit;
 use switchboard_net::upstream::{Strategy, Target};
-use switchboard_proto::auth::Tools as _;
+use switchboard_proto::auth::{GrantType, OauthSettings, Tools as _};
 use switchboard_testkit::issuer::Issuer;
 
+use super::visitor::{MOST_WRONG_KEYS, idp_settings};
 use super::*;
-use crate::facade::rotate_keys;
+use crate::facade::{self, rotate_keys};
 use crate::policy::Access;
-use crate::token::FacadeRule;
+use crate::token::{FacadeRule, IssuerRule, TokenAccess};
 
 const ADA: &str = "key-of-ada-0123456789abcdef";
 const BOB: &str = "key-of-bob-0123456789abcdef";
@@ -212,7 +216,7 @@ async fn a_user_with_a_token_comes_back_from_the_issuer_in_the_same_browser() {
         let sent = text(&desk.visit(Method::POST, &id, Some(&cookie), body).await);
         let url = sent.split("<a href=\"").nth(1).unwrap_or_else(|| panic!("{sent}"));
         let query = url.split('"').next().unwrap().replace("&amp;", "&");
-        let mut fields = pages::form_fields(query.split_once('?').unwrap().1.as_bytes());
+        let mut fields = form_fields(query.split_once('?').unwrap().1.as_bytes());
         let id_token = issuer.id_token(subject, "gw", &json!({"nonce": fields.remove("nonce")}));
         let given = json!({"access_token": "a", "token_type": "Bearer", "id_token": id_token});
         issuer.give("c1", given);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use switchboard_net::auth::jws::{PublicJwk, SignedToken};
 use switchboard_net::http::page::PageVisit;
 use switchboard_proto::auth::{TokenRecord, query_pairs};
@@ -12,11 +12,11 @@ use super::assertion::{self, AssertionRules, CLIENT_ASSERTION, JWT_BEARER};
 use super::authorize::single;
 use super::client::FacadeClient;
 use super::grant::{
-    CodeClaim, GrantVerdict, NewGrant, StoredGrant, TOKEN_LIFE, kept, public_id, split_token,
+    CodeClaim, GrantVerdict, NewGrant, StoredGrant, TOKEN_LIFE, public_id, split_token,
 };
-use super::state::{FacadeError, LockedGrant};
+use super::person_check::PersonCheck;
+use super::state::LockedGrant;
 use super::{Current, Facade, error, json_reply, random_hex, unavailable};
-use crate::issuer::{OWN_CLAIMS, OWN_GRANT};
 
 /// An answer that is no tokens.
 type DeniedAnswer = Response<Bytes>;
@@ -307,60 +307,6 @@ impl Facade {
         self.give(current, (id, secret), &mut grant, client, Some(scopes)).await
     }
 
-    /// Whether the issuer still knows the person (OS-8).
-    async fn check_standing(&self, current: &Current, locked: &mut LockedGrant) -> PersonCheck {
-        let (grant, now) = (&mut locked.grant, current.now);
-        if !grant.needs_check(now) {
-            return PersonCheck::There;
-        }
-        let Some(idp) = self.idp(current) else { return PersonCheck::Unclear };
-        let renewal = match idp.renew(grant.idp.clone()).await {
-            Ok(renewal) => renewal,
-            Err(failed) if failed.is_ended() => {
-                tracing::info!(subject = grant.subject, "a person is gone: {failed}");
-                return PersonCheck::Gone("the identity provider has ended it; sign in again");
-            }
-            // A secret that is wrong, too, says nothing of the person.
-            Err(failed) => {
-                tracing::warn!("a person cannot be asked about: {failed}");
-                let is_unclear = grant.is_unchecked(now);
-                return if is_unclear { PersonCheck::Unclear } else { PersonCheck::There };
-            }
-        };
-        grant.idp = kept(renewal.tokens);
-        grant.checked_at = now;
-        let check = match renewal.who {
-            Ok(who) if who.subject != grant.subject => {
-                return PersonCheck::Gone("the identity provider names another person");
-            }
-            Ok(who) => {
-                (grant.claims, grant.claimed_at) = (current.trim(who.claims), now);
-                PersonCheck::There
-            }
-            Err(failed) => {
-                tracing::warn!(
-                    subject = grant.subject,
-                    "what is said of a person is old: {failed}"
-                );
-                if !grant.has_old_claims(now) {
-                    PersonCheck::There
-                } else if failed.is_temporary() {
-                    PersonCheck::Unclear
-                } else {
-                    PersonCheck::Gone(
-                        "the identity provider does not say who this is; sign in again",
-                    )
-                }
-            }
-        };
-        // The refresh token before may be over: whatever comes next, this one is kept.
-        if let Err(failed) = locked.save().await {
-            tracing::error!("what the identity provider gave is not kept: {failed}");
-            return PersonCheck::Unclear;
-        }
-        check
-    }
-
     /// Makes tokens, and remembers the refresh token by its hash before anybody gets it.
     async fn give(
         &self,
@@ -385,31 +331,6 @@ impl Facade {
         json_reply(200, &given)
     }
 
-    /// An access token.
-    fn sign(
-        &self,
-        current: &Current,
-        id: &str,
-        grant: &StoredGrant,
-        scopes: &[String],
-    ) -> Result<Value, FacadeError> {
-        let rule = current.tokens.issuer(&current.rule.issuer);
-        let claims = access_claims(current, id, grant, scopes, |said| {
-            rule.map(|rule| rule.pick(said)).unwrap_or_default()
-        });
-        let keys = self.keys();
-        let header = json!({"typ": "at+jwt", "kid": keys.published[0]["kid"]});
-        let mut given = json!({
-            "access_token": keys.signer.sign(header, &claims)?,
-            "token_type": "Bearer",
-            "expires_in": TOKEN_LIFE,
-        });
-        if !scopes.is_empty() {
-            given["scope"] = scopes.join(" ").into();
-        }
-        Ok(given)
-    }
-
     /// Takes tokens back (RFC 7009). What is not known is gone already.
     pub(super) async fn revoke(&self, visit: &PageVisit) -> Response<Bytes> {
         let body = String::from_utf8_lossy(&visit.body);
@@ -431,43 +352,4 @@ impl Facade {
             Err(_) => json_reply(200, &json!({})),
         }
     }
-}
-
-enum PersonCheck {
-    There,
-    Unclear,
-    Gone(&'static str),
-}
-
-/// What an access token says (RFC 9068). `pick` has the claims that grant something.
-fn access_claims(
-    current: &Current,
-    id: &str,
-    grant: &StoredGrant,
-    scopes: &[String],
-    pick: impl Fn(&Map<String, Value>) -> Vec<(String, String)>,
-) -> Value {
-    let mut said = Map::new();
-    for (name, value) in pick(&grant.claims) {
-        if let Some(values) = said.entry(name).or_insert_with(|| json!([])).as_array_mut() {
-            values.push(value.into());
-        }
-    }
-    let mut claims = json!({
-        "iss": current.base,
-        "sub": grant.subject,
-        "aud": grant.resource,
-        "client_id": grant.client_id,
-        "iat": current.now,
-        "exp": current.now + TOKEN_LIFE,
-        "jti": random_hex(16),
-        OWN_GRANT: public_id(id),
-    });
-    if !scopes.is_empty() {
-        claims["scope"] = scopes.join(" ").into();
-    }
-    if !said.is_empty() {
-        claims[OWN_CLAIMS] = said.into();
-    }
-    claims
 }

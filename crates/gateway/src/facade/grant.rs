@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use switchboard_proto::auth::claims::LEEWAY;
 use switchboard_proto::auth::{Secret, TokenRecord, is_same};
 
-use super::state::RecordEntry;
+use super::record::RecordEntry;
 
 /// How long our access tokens count, in seconds.
 pub(super) const TOKEN_LIFE: u64 = 600;

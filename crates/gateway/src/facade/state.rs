@@ -4,21 +4,16 @@
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use switchboard_net::auth::jws::{PublicJwk, SignError, Signer, generate_pem};
-use switchboard_net::auth::store::{
-    Plaintext, RecordId, RecordKind, RecordLock, RecordStore, StoreError,
-};
+use switchboard_net::auth::jws::SignError;
+use switchboard_net::auth::store::{RecordKind, RecordLock, RecordStore, StoreError};
 use switchboard_net::http::fetch::SetupError;
 use switchboard_proto::Table;
-use switchboard_proto::auth::{Secret, is_same};
 
 use super::assertion::OneTime;
-use super::authorize::AuthorizationRequest;
 use super::client::FacadeClient;
 use super::grant::{StoredGrant, hash};
-use crate::idp::IdpVisit;
+use super::pending::PendingVisitor;
+use super::record::{RecordEntry, RecordIndex, id, look_at, parse, save};
 use crate::lock;
 
 /// Clients that are registered. A store in memory has room for as many grants beside them.
@@ -27,13 +22,6 @@ const MAX_CLIENTS: usize = 4000;
 const MAX_GRANTS: usize = 10_000;
 /// Grants of one person. The oldest makes room.
 const GRANTS_PER_PERSON: usize = 50;
-/// People who are at the identity provider.
-const MAX_PENDING: usize = 1000;
-/// The same, from one browser and from one address. The oldest make room.
-const PENDING_PER_BROWSER: usize = 10;
-const PENDING_PER_ADDRESS: usize = 50;
-/// How long they may take, in seconds.
-const PENDING_LIFE: u64 = 600;
 /// Client metadata documents that are kept.
 const MAX_DOCUMENTS: usize = 1000;
 /// Addresses whose requests are counted.
@@ -71,184 +59,15 @@ pub enum FacadeError {
     Full(&'static str),
 }
 
-/// The private keys of the facade, as the store has them.
-#[derive(Deserialize, Serialize)]
-pub(super) struct StoredKeys {
-    current: Secret,
-    previous: Option<Secret>,
-}
-
-/// The same, to be used.
-pub(super) struct SigningKeys {
-    pub(super) signer: Signer,
-    /// Both, the newer first.
-    pub(super) published: Vec<serde_json::Value>,
-}
-
-impl StoredKeys {
-    pub(super) fn open(&self) -> Result<SigningKeys, FacadeError> {
-        let signer = Signer::from_pem(self.current.reveal())?;
-        let mut published = vec![signer.public_jwk()];
-        if let Some(previous) = &self.previous {
-            published.push(Signer::from_pem(previous.reveal())?.public_jwk());
-        }
-        Ok(SigningKeys { signer, published })
-    }
-}
-
-impl SigningKeys {
-    pub(super) fn public(&self) -> Vec<PublicJwk> {
-        self.published.iter().filter_map(PublicJwk::read).collect()
-    }
-}
-
-fn id(kind: RecordKind, name: &str) -> RecordId {
-    RecordId { kind, name: name.to_owned() }
-}
-
-fn parse<T: DeserializeOwned>(content: Option<Plaintext>) -> Result<Option<T>, FacadeError> {
-    Ok(content.map(|content| serde_json::from_slice(&content)).transpose()?)
-}
-
-/// A record, if there is one that can be read. One that cannot stops nothing else.
-fn look_at<T>(found: Result<Option<T>, FacadeError>, name: &str) -> Option<T> {
-    found.unwrap_or_else(|failed| {
-        // The name of a grant is a secret.
-        let name = hash(name);
-        tracing::warn!(record = &name[..8], "a record of the facade is left alone: {failed}");
-        None
-    })
-}
-
-async fn save(lock: &mut dyn RecordLock, record: &impl Serialize) -> Result<(), FacadeError> {
-    let content = Plaintext::new(serde_json::to_vec(record)?);
-    Ok(lock.write(&content).await?)
-}
-
-/// What the record of the keys that tokens are signed with is called.
-const TOKEN_KEYS: &str = "keys";
-/// That of the key by which the gateway shows who it is at authorization servers. It is another
-/// one, and stays: a server that does not know it takes no renewals.
-const CLIENT_KEY: &str = "client key";
-
-/// The keys of the facade, made if there are none (OS-13).
-pub(super) async fn load_keys(store: &dyn RecordStore) -> Result<StoredKeys, FacadeError> {
-    load(store, TOKEN_KEYS).await
-}
-
-/// The key of the gateway as a client of authorization servers (OC-21), made if there is none.
-pub(crate) async fn client_key(store: &dyn RecordStore) -> Result<Secret, FacadeError> {
-    Ok(load(store, CLIENT_KEY).await?.current)
-}
-
-async fn load(store: &dyn RecordStore, name: &str) -> Result<StoredKeys, FacadeError> {
-    let id = id(RecordKind::Facade, name);
-    if let Some(keys) = parse(store.read(&id).await?)? {
-        return Ok(keys);
-    }
-    let mut lock = store.lock(&id).await?;
-    if let Some(keys) = parse(lock.read().await?)? {
-        return Ok(keys);
-    }
-    let keys = StoredKeys { current: Secret::new(generate_pem()?), previous: None };
-    save(&mut *lock, &keys).await?;
-    Ok(keys)
-}
-
-/// Makes another signing key. Tokens of the one before count until they are over.
-pub async fn rotate_keys(store: &dyn RecordStore) -> Result<(), FacadeError> {
-    let before = load_keys(store).await?;
-    let id = id(RecordKind::Facade, TOKEN_KEYS);
-    let mut lock = store.lock(&id).await?;
-    let before = parse(lock.read().await?)?.unwrap_or(before);
-    let current = Secret::new(generate_pem()?);
-    save(&mut *lock, &StoredKeys { current, previous: Some(before.current) }).await
-}
-
-/// Somebody who is at the identity provider.
-pub(super) struct PendingVisitor {
-    pub(super) request: AuthorizationRequest,
-    pub(super) visit: IdpVisit,
-    /// The hash of the cookie of their browser.
-    pub(super) browser: String,
-    address: IpAddr,
-    until: u64,
-}
-
-/// The oldest visitor of this kind goes if there are so many.
-fn make_room(
-    pending: &mut Table<String, PendingVisitor>,
-    most: usize,
-    is_of_it: impl Fn(&PendingVisitor) -> bool,
-) {
-    let of_it = || pending.iter().filter(|(_, it)| is_of_it(it));
-    if of_it().count() < most {
-        return;
-    }
-    let oldest = of_it().min_by_key(|(_, it)| it.until).map(|(state, _)| state.clone());
-    oldest.map(|state| pending.remove(&state));
-}
-
 /// Who counts as one address. Whoever has an address of IPv6 has all of its network; addresses
 /// that are not known count as one.
-fn network(address: Option<IpAddr>) -> IpAddr {
+pub(super) fn network(address: Option<IpAddr>) -> IpAddr {
     match address.map(|address| address.to_canonical()) {
         None => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
         Some(IpAddr::V6(address)) => {
             IpAddr::V6((u128::from(address) & !u128::from(u64::MAX)).into())
         }
         Some(address) => address,
-    }
-}
-
-/// What is known of a record without reading it.
-#[derive(Clone, Default)]
-pub(super) struct RecordEntry {
-    /// The hash of the person's name, of grants.
-    pub(super) subject: String,
-    /// When the record was made or used last.
-    pub(super) at: u64,
-    /// Whether nobody has got tokens by it.
-    pub(super) is_unused: bool,
-    /// Whether it is kept only because tokens of it may still be good.
-    pub(super) is_ended: bool,
-}
-
-/// The records of one kind, at most as many as may be there.
-#[derive(Default)]
-struct RecordIndex(Mutex<Table<String, RecordEntry>>);
-
-impl RecordIndex {
-    /// Takes a place, if one is free.
-    fn add(&self, name: &str, entry: &RecordEntry, most: usize) -> bool {
-        let mut entries = lock(&self.0);
-        let is_free = entries.len() < most;
-        if is_free {
-            entries.insert(name.to_owned(), entry.clone());
-        }
-        is_free
-    }
-
-    /// What is found in the store has its place. The store has a bound of its own.
-    fn note(&self, name: &str, entry: &RecordEntry) {
-        lock(&self.0).insert(name.to_owned(), entry.clone());
-    }
-
-    fn forget(&self, name: &str) {
-        lock(&self.0).remove(name);
-    }
-
-    fn names(&self, is_wanted: impl Fn(&RecordEntry) -> bool) -> Vec<String> {
-        let entries = lock(&self.0);
-        entries.iter().filter(|(_, it)| is_wanted(it)).map(|(name, _)| name.clone()).collect()
-    }
-
-    /// The oldest of these, and how many they are.
-    fn oldest(&self, is_wanted: impl Fn(&RecordEntry) -> bool) -> Option<(String, usize)> {
-        let entries = lock(&self.0);
-        let wanted = || entries.iter().filter(|(_, it)| is_wanted(it));
-        let (name, _) = wanted().min_by_key(|(_, it)| it.at)?;
-        Some((name.clone(), wanted().count()))
     }
 }
 
@@ -282,7 +101,7 @@ pub(super) struct FacadeState {
     store: Arc<dyn RecordStore>,
     clients: RecordIndex,
     grants: RecordIndex,
-    pending: Mutex<Table<String, PendingVisitor>>,
+    pub(super) pending: Mutex<Table<String, PendingVisitor>>,
     documents: Mutex<Table<String, (FacadeClient, u64)>>,
     /// What clients have shown of themselves, and what issuers have said of people.
     pub(super) client_assertions: UsedAssertions,
@@ -413,38 +232,6 @@ impl FacadeState {
         if documents.len() < MAX_DOCUMENTS {
             documents.insert(client.id.clone(), (client.clone(), until));
         }
-    }
-
-    /// Remembers a visitor until they come back with the `state` of their visit.
-    pub(super) fn wait_for(
-        &self,
-        request: AuthorizationRequest,
-        visit: IdpVisit,
-        browser: String,
-        address: Option<IpAddr>,
-        now: u64,
-    ) -> Result<(), FacadeError> {
-        let (mut pending, address) = (lock(&self.pending), network(address));
-        pending.retain(|_, it| now <= it.until);
-        make_room(&mut pending, PENDING_PER_BROWSER, |it| it.browser == browser);
-        let most = if pending.len() < MAX_PENDING { PENDING_PER_ADDRESS } else { 1 };
-        make_room(&mut pending, most, |it| it.address == address);
-        if pending.len() >= MAX_PENDING {
-            return Err(FacadeError::Full("people who sign in"));
-        }
-        let (state, until) = (visit.state().reveal().to_owned(), now + PENDING_LIFE);
-        pending.insert(state, PendingVisitor { request, visit, browser, address, until });
-        Ok(())
-    }
-
-    /// The visitor who comes back, once, and only in the browser that they left with (OS-5).
-    pub(super) fn welcome(&self, state: &str, browser: &str, now: u64) -> Option<PendingVisitor> {
-        let mut pending = lock(&self.pending);
-        let is_theirs = is_same(&pending.get(state)?.browser, browser);
-        if !is_theirs {
-            return None;
-        }
-        pending.remove(state).filter(|it| now <= it.until)
     }
 
     pub(super) async fn add_grant(

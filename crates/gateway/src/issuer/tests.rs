@@ -1,12 +1,15 @@
 //! Tokens against an issuer with real sockets: signatures, keys that rotate, introspection.
 
 use std::sync::atomic::AtomicU64;
+use std::sync::{OnceLock, Weak};
 
 use serde_json::json;
 use switchboard_testkit::issuer::Issuer;
 use tokio::task::JoinHandle;
 
+use super::keys::metadata_urls;
 use super::*;
+use crate::lock;
 
 const AUDIENCE: &str = "https://gw.example/mcp";
 

@@ -4,9 +4,7 @@
 //! tool search, so that it shows only what the client may see. `get_trace_by_id` finds only
 //! calls of the same principal.
 
-use std::collections::VecDeque;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_net::connection::ClientConnection;
@@ -14,8 +12,7 @@ use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
 use switchboard_proto::revision::Era;
 use switchboard_proto::{method, moment};
 
-use super::{CallEnd, CallMonitor, CallResult, ObservedCall};
-use crate::{lock, policy};
+use super::{CallMonitor, CallResult, LoggedCall};
 
 /// Lists all tools.
 const MANIFEST: &str = "get_tool_manifest";
@@ -127,7 +124,7 @@ pub(super) fn manifest(answer: &Message, era: Era) -> Message {
 pub(crate) fn trace(monitor: &CallMonitor, client: &ClientConnection, request: &Message) -> Value {
     let arguments = request.part(Member::Arguments);
     let asked = arguments.and_then(|it| it.string("traceId")).unwrap_or_default();
-    let mut calls = monitor.recent.find(client, &asked);
+    let mut calls = monitor.find_trace(client, &asked);
     if calls.is_empty() {
         let message = "no recent call of yours has this trace id";
         let error = json!({"code": "E_TRACE_NOT_FOUND", "message": message});
@@ -160,54 +157,27 @@ pub(super) fn told(answer: &Message, trace: u128) -> Option<Message> {
     Some(answer.with(Member::Meta, meta))
 }
 
-/// Calls that are remembered, of all clients together.
-const MAX_RECENT: usize = 1024;
-
-/// The last calls, newest last, each with whose it was and its trace. Of a call no arguments,
-/// no results and no words of an error are remembered.
-#[derive(Debug, Default)]
-pub(super) struct Recent {
-    is_wanted: AtomicBool,
-    calls: Mutex<VecDeque<(policy::PrincipalMark, u128, Value)>>,
+impl CallMonitor {
+    /// The calls of tools by this client's principal that are part of a trace, newest first.
+    fn find_trace(&self, client: &ClientConnection, id: &str) -> Vec<Value> {
+        let Ok(id) = u128::from_str_radix(id, 16) else { return Vec::new() };
+        let whose = client.who().shared_identity();
+        let is_meant = |call: &&Arc<LoggedCall>| {
+            call.trace == id && call.identity == whose && call.method() == method::CALL_TOOL
+        };
+        self.calls.after(0).iter().filter(is_meant).map(|call| told_call(call)).collect()
+    }
 }
 
-impl Recent {
-    /// Remembers calls from now on, or not.
-    pub(super) fn want(&self, is_wanted: bool) {
-        self.is_wanted.store(is_wanted, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_wanted(&self) -> bool {
-        self.is_wanted.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn add(&self, client: &ClientConnection, call: &ObservedCall, end: &CallEnd) {
-        if !self.is_wanted() {
-            return;
-        }
-        let trace = json!({
-            "traceId": format!("{:032x}", call.trace),
-            "server": call.server.as_deref(),
-            "tool": call.offered,
-            "startedAt": moment::text(call.at),
-            "durationMs": u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX),
-            "success": end.outcome == CallResult::Ok,
-            "outcome": end.outcome.name(),
-            "errorCode": end.code,
-        });
-        let mut calls = lock(&self.calls);
-        if calls.len() >= MAX_RECENT {
-            calls.pop_front();
-        }
-        calls.push_back((policy::mark(client), call.trace, trace));
-    }
-
-    /// The calls of this client's principal that are part of a trace, newest first.
-    pub(super) fn find(&self, client: &ClientConnection, id: &str) -> Vec<Value> {
-        let Ok(id) = u128::from_str_radix(id, 16) else { return Vec::new() };
-        let whose = policy::mark(client);
-        let calls = lock(&self.calls);
-        let found = calls.iter().rev().filter(|(mark, of, _)| *mark == whose && *of == id);
-        found.map(|(.., trace)| trace.clone()).collect()
-    }
+fn told_call(call: &LoggedCall) -> Value {
+    json!({
+        "traceId": format!("{:032x}", call.trace),
+        "server": call.server.as_deref(),
+        "tool": call.offered.as_deref(),
+        "startedAt": moment::text(call.at()),
+        "durationMs": u64::try_from(call.took().as_millis()).unwrap_or(u64::MAX),
+        "success": call.outcome == CallResult::Ok,
+        "outcome": call.outcome.name(),
+        "errorCode": call.code,
+    })
 }

@@ -1,5 +1,6 @@
 //! One server of a plan, and the secrets of a plan, which logs leave out.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 use switchboard_net::bridge::Children;
-use switchboard_net::http::fetch::Fetch;
+use switchboard_net::http::fetch::{Fetch, ServerTls};
 use switchboard_net::roster::ListKind;
 use switchboard_net::secret::{LONG, SHORT, is_secret_name, words};
 use switchboard_net::upstream::{Credential, ServerTarget, Target};
@@ -57,6 +58,12 @@ pub struct ServerPlan {
     pub credentials: Credentials,
     /// How to sign in to it.
     pub oauth: OauthPlan,
+    /// What is said about TLS with it.
+    pub tls: ServerTls,
+    /// Words that its file gives as defaults of variables: no secrets, whatever has them.
+    pub default_words: Vec<String>,
+    /// Variables in its entry, and what was filled in for them: they may be secret.
+    pub filled_in: Vec<(String, String)>,
 }
 
 impl ServerPlan {
@@ -85,7 +92,20 @@ impl ServerPlan {
             prefix: None,
             credentials: Credentials::default(),
             oauth: OauthPlan::default(),
+            tls: ServerTls::default(),
+            default_words: Vec::new(),
+            filled_in: Vec::new(),
         }
+    }
+
+    /// How its URL is reached: as by `plain`, with its own settings for TLS.
+    pub fn fetch(&self, plain: &Fetch) -> Fetch {
+        let Target::Url { url, .. } = &self.target else { return plain.clone() };
+        plain.with_tls(url, &self.tls).unwrap_or_else(|error| {
+            // Without its settings the server is trusted less, not more.
+            tracing::error!(server = self.name, "the settings for TLS are not used: {error}");
+            plain.clone()
+        })
     }
 
     /// The server, to connect to. `environment` is ours, of which a command gets
@@ -108,6 +128,7 @@ impl ServerPlan {
             }
             Target::Url { url, strategy, headers } => (url, strategy, headers),
         };
+        let fetch = self.fetch(&fetch);
         let server = ServerTarget::url(url, strategy, headers.clone(), fetch.clone());
         let own = (!self.credentials.is_static()).then(|| {
             let mut credentials = self.credentials.clone();
@@ -209,6 +230,7 @@ impl ServerPlan {
             && self.process == old.process
             && self.credentials == old.credentials
             && self.oauth == old.oauth
+            && self.tls == old.tls
             && self.call == old.call
     }
 }
@@ -260,6 +282,36 @@ impl PlanSecret {
         secrets.truncate(MAX_SECRETS);
         secrets
     }
+
+    /// `text` with the name of each secret in its place: `${TOKEN}`.
+    pub fn veil<'t>(text: &'t str, secrets: &[Self]) -> Cow<'t, str> {
+        let mut text = Cow::Borrowed(text);
+        for Self { name, value } in secrets {
+            if text.contains(&**value) {
+                text = Cow::Owned(without(&text, value, &format!("${{{name}}}")));
+            }
+        }
+        text
+    }
+}
+
+/// `text` with `name` in place of a secret. A short one is also a part of words that have nothing
+/// to do with it: they stay.
+fn without(text: &str, secret: &str, name: &str) -> String {
+    let is_letter = |c: char| c.is_alphanumeric() || c == '_';
+    let mut parts = text.split(secret);
+    let mut veiled = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // The letters of `\n`, `%3D` and `\u001b` are no word.
+        let is_behind = match veiled.as_bytes() {
+            [.., b'\\', _] | [.., b'%', _, _] | [.., b'\\', b'u', _, _, _, _] => false,
+            _ => veiled.ends_with(is_letter),
+        };
+        let is_within = is_behind || part.starts_with(is_letter);
+        veiled += if secret.len() < LONG && is_within { secret } else { name };
+        veiled += part;
+    }
+    veiled
 }
 
 impl ServerPlan {
@@ -272,6 +324,7 @@ impl ServerPlan {
                 found.push(PlanSecret { name: name.to_owned(), value: value.to_owned() });
             }
         };
+        self.filled_in.iter().for_each(|(name, value)| add(name, value, LONG));
         match &self.target {
             Target::Command(command) => {
                 for (name, value) in &command.env {
@@ -279,9 +332,19 @@ impl ServerPlan {
                     // A key may have lines, of which only one is told.
                     value.lines().for_each(|line| add(name, line, LONG));
                 }
-                // `--token X`, `--token=X`, `TOKEN=X`: of arguments only what names itself.
+                // `--token X`, `--token=X`, `TOKEN=X`: of arguments only what names
+                // itself, and URLs that may have a password or a token.
                 let mut before = "";
                 for arg in &command.args {
+                    if let Some((_, place)) = arg.split_once("://")
+                        && place.contains(['?', '@'])
+                    {
+                        let user =
+                            place.split(['/', '?']).next().and_then(|it| it.rsplit_once('@'));
+                        let password = user.and_then(|(user, _)| user.split_once(':'));
+                        add("password", password.map_or("", |(_, it)| it), SHORT);
+                        add("url", arg, SHORT);
+                    }
                     let pair = arg.split_once('=').filter(|(name, _)| is_secret_name(name));
                     let is_flag = before.starts_with('-') && !before.contains('=');
                     if let Some((name, value)) = pair {
@@ -306,6 +369,7 @@ impl ServerPlan {
         if let Some(secret) = &self.oauth.settings.client_secret {
             add("clientSecret", secret.reveal(), SHORT);
         }
+        found.retain(|secret| !self.default_words.contains(&secret.value));
         found
     }
 }
@@ -329,11 +393,13 @@ mod tests {
 
     #[test]
     fn what_servers_are_given_is_secret_unless_it_is_a_plain_word() {
+        let around = Surroundings::new([("FILLED_IN".into(), "s3cret-variable".into())], "/");
         let file = r#"{"mcpServers": {
             "local": {
                 "command": "run",
-                "args": ["--api-key", "s3cret-arg", "-e", "DB_PASSWORD=s3cret-pair", "--root", "/srv/files"],
-                "env": {"TOKEN": "s3cr", "MODE": "server", "LONG": "s3cret-long", "PEM": "-----x\nline-s3cret\n"}
+                "args": ["postgresql://u:s3cret-password@db/x", "https://h/x?y", "${FILLED_IN}", "--api-key", "s3cret-arg", "-e", "DB_PASSWORD=s3cret-pair", "--root", "/srv/files"],
+                "env": {"TOKEN": "s3cret", "MODE": "server", "PIN_KEY": "12345",
+                    "GH_TOKEN": "${GH_TOKEN_OF_NOBODY:-disabled}", "KEY": "${KEY_OF_NOBODY:-k3y-of-mine}", "LONG": "s3cret-long", "PEM": "-----x\nline-s3cret\n"}
             },
             "far": {
                 "url": "https://example.com/mcp?t=s3cret-query",
@@ -341,15 +407,20 @@ mod tests {
                 "oauth": {"clientSecret": "s3cret-client"}
             }
         }}"#;
-        let config = Config::parse(Path::new("a.json"), file, &Surroundings::default()).unwrap();
+        let config = Config::parse(Path::new("a.json"), file, &around).unwrap();
         let (plan, problems) = Plan::build(&[config]);
         assert_eq!(problems, []);
         let secrets = PlanSecret::collect(&[&plan]);
         let value = |value: &str| secrets.iter().find(|it| it.value == value).map(|it| &*it.name);
         for (secret, name) in [
+            ("s3cret-variable", "FILLED_IN"),
+            ("postgresql://u:s3cret-password@db/x", "url"),
+            ("s3cret-password", "password"),
+            ("https://h/x?y", "url"),
             ("s3cret-arg", "api-key"),
             ("s3cret-pair", "DB_PASSWORD"),
-            ("s3cr", "TOKEN"),
+            ("s3cret", "TOKEN"),
+            ("k3y-of-mine", "KEY"),
             ("s3cret-long", "LONG"),
             ("line-s3cret", "PEM"),
             ("s3cret-header", "authorization"),
@@ -358,11 +429,34 @@ mod tests {
         ] {
             assert_eq!(value(secret), Some(name), "{secret}");
         }
-        for plain in ["server", "/srv/files", "-e", "Bearer"] {
+        for plain in ["server", "/srv/files", "-e", "Bearer", "12345", "disabled"] {
             assert_eq!(value(plain), None, "{plain}");
         }
         assert!(secrets.is_sorted_by_key(|it| std::cmp::Reverse(it.value.len())));
         assert!(!format!("{secrets:?}").contains("s3cr"));
+    }
+
+    #[test]
+    fn a_secret_becomes_its_name_wherever_it_stands() {
+        let secret =
+            |name: &str, value: &str| PlanSecret { name: name.into(), value: value.into() };
+        let secrets = [secret("LONG", "s3cret-s3cret"), secret("SHORT", "s3cret")];
+        let veil = |text| PlanSecret::veil(text, &secrets);
+        assert_eq!(veil("(s3cret) s3cret-s3cret."), "(${SHORT}) ${LONG}.");
+        assert_eq!(veil("as3cret-s3cretb"), "a${LONG}b");
+        assert!(matches!(PlanSecret::veil("plain", &secrets), Cow::Borrowed("plain")));
+    }
+
+    #[test]
+    fn a_word_that_has_a_short_secret_in_it_stays() {
+        let secrets = [PlanSecret { name: "PASSWORD".to_owned(), value: "secret".to_owned() }];
+        let said = "the client_secret of u:secret@h, secrets, secret";
+        let veiled = PlanSecret::veil(said, &secrets);
+        assert_eq!(veiled, "the client_secret of u:${PASSWORD}@h, secrets, ${PASSWORD}");
+        for before in [r"a\n", "a%3D", r"a\u001b"] {
+            let veiled = PlanSecret::veil(&format!("{before}secret"), &secrets).into_owned();
+            assert_eq!(veiled, format!("{before}${{PASSWORD}}"));
+        }
     }
 
     #[test]
@@ -379,8 +473,8 @@ mod tests {
             PlanSecret::collect(&[&Plan { access, ..Plan::default() }])
         };
         assert_eq!(collect(""), []);
-        assert_eq!(collect("abc"), [], "a part of many words");
-        let (name, value) = ("clientSecret".to_owned(), "abcd".to_owned());
-        assert_eq!(collect("abcd"), [PlanSecret { name, value }], "each once");
+        assert_eq!(collect("none"), [], "a part of many words");
+        let (name, value) = ("clientSecret".to_owned(), "abcdef".to_owned());
+        assert_eq!(collect("abcdef"), [PlanSecret { name, value }], "each once");
     }
 }

@@ -21,12 +21,9 @@ use switchboard_proto::{method, project};
 
 use super::sign_in::sign_in_tool;
 use super::{Front, FrontRequest};
-use crate::catalog::{BadCursor, Catalog, ListPage, PAGE};
+use crate::catalog::{BadCursor, Catalog, DEFERRED, ShownPage};
 use crate::monitor::WHOLE;
 use crate::{lock, merge, read, write};
-
-/// Where a list says which servers are not in it, or are as they were at an earlier time.
-const DEFERRED: &str = "switchboard/deferred";
 
 /// Makes the lists anew whenever a server offers something else.
 pub(super) async fn watch(front: Weak<Front>, mut changes: Changes) {
@@ -102,12 +99,10 @@ impl Front {
         self.freshen(kind);
         self.once_settled(move |front| {
             let (client, message) = (&request.client, &request.message);
-            let answer = match front.page(message, kind) {
+            let answer = match front.page(client, message, kind) {
                 Ok(page) => {
                     let hints = (client.era() == Era::Modern).then(|| front.hints(client, kind));
-                    let result = written(kind, &page, front.missing(), hints);
-                    let result = front.in_words_of(client, kind, result.into());
-                    Message::result(request.id(), &result)
+                    Message::result(request.id(), &written(&page, front.missing(), hints))
                 }
                 Err(bad) => {
                     let why = Refusal::BadParams { what: bad.to_string() };
@@ -118,33 +113,33 @@ impl Front {
         })
     }
 
-    fn page(&self, request: &Message, kind: ListKind) -> Result<ListPage, BadCursor> {
+    fn page(
+        &self,
+        client: &ClientConnection,
+        request: &Message,
+        kind: ListKind,
+    ) -> Result<Arc<ShownPage>, BadCursor> {
         let is_whole = request.inside(Member::Meta, &[WHOLE]).is_some_and(Part::is_true);
         let cursor = match request.part(Member::Cursor) {
             None => None,
             Some(cursor) => Some(cursor.as_string().ok_or(BadCursor)?),
         };
+        let is_modern = client.era() == Era::Modern;
+        let known = || self.session(client).map_or(Revision::NEWEST_LEGACY, |it| it.revision);
+        let words = (!is_modern).then(known);
+        let write = |items: &[Bytes]| in_words_of(words, kind, listed(kind, items));
         let catalog = self.catalog();
         if kind != ListKind::Tools || is_whole || !self.is_searched(&catalog) {
-            return catalog.page(kind, cursor.as_deref(), PAGE);
+            return catalog.shown(kind, cursor.as_deref(), words, write);
         }
         match cursor {
-            None => Ok(ListPage { items: self.searching(), next: None }),
+            None => Ok(Arc::new(ShownPage { text: write(&self.searching()), next: None })),
             Some(_) => Err(BadCursor),
         }
     }
 
-    /// A list as the client's revision has it, whatever its servers speak (GW-44, GW-70).
-    fn in_words_of(&self, client: &ClientConnection, kind: ListKind, list: Bytes) -> Bytes {
-        if client.era() == Era::Modern {
-            return project::without_dropped(list, kind.method());
-        }
-        let revision = self.session(client).map_or(Revision::NEWEST_LEGACY, |it| it.revision);
-        project::legacy(list.clone(), kind.method(), revision, || false).unwrap_or(list)
-    }
-
-    /// The servers that are not ready, and what is shown of them. Why is not
-    /// for clients to know: it may name files and addresses.
+    /// The servers that are not ready, and what is shown of them. Why is told in words that
+    /// name no file and no address.
     fn missing(&self) -> Vec<Value> {
         let deferred = self.deferred();
         let missing = deferred.iter().map(|late| {
@@ -153,14 +148,31 @@ impl Front {
                 ServerPhase::Retrying => "retrying",
                 _ => "starting",
             };
-            json!({"server": &*late.name, "state": state, "cached": late.is_cached})
+            let mut missing =
+                json!({"server": &*late.name, "state": state, "cached": late.is_cached});
+            if let Some(reason) = &late.state.reason {
+                missing["reason"] = reason.summary().into();
+            }
+            missing
         });
         missing.collect()
     }
 }
 
-/// The result: what we say, then the definitions as they came.
-fn written(kind: ListKind, page: &ListPage, missing: Vec<Value>, hints: Option<Hints>) -> Vec<u8> {
+/// A list as a revision has it, whatever its servers speak (GW-44, GW-70).
+fn in_words_of(revision: Option<Revision>, kind: ListKind, list: Bytes) -> Bytes {
+    let Some(revision) = revision else { return project::without_dropped(list, kind.method()) };
+    project::legacy(list.clone(), kind.method(), revision, || false).unwrap_or(list)
+}
+
+/// The definitions as they came, as a member of an object.
+fn listed(kind: ListKind, items: &[Bytes]) -> Bytes {
+    let open = format!("{{\"{}\":[", kind.member().key());
+    [open.as_bytes(), &items.join(&b","[..]), b"]}"].concat().into()
+}
+
+/// The result: what we say, then the definitions.
+fn written(page: &ShownPage, missing: Vec<Value>, hints: Option<Hints>) -> Vec<u8> {
     let mut result = hints.map_or_else(|| json!({}), |hints| dressed(json!({}), hints));
     if !missing.is_empty() {
         result["_meta"][DEFERRED] = missing.into();
@@ -171,15 +183,8 @@ fn written(kind: ListKind, page: &ListPage, missing: Vec<Value>, hints: Option<H
     let ours = result.to_string();
     let ours = ours.strip_suffix('}').unwrap_or_default();
     let comma = if ours == "{" { "" } else { "," };
-    let mut text = format!("{ours}{comma}\"{}\":[", kind.member().key()).into_bytes();
-    for (at, item) in page.items.iter().enumerate() {
-        if at > 0 {
-            text.push(b',');
-        }
-        text.extend_from_slice(item);
-    }
-    text.extend_from_slice(b"]}");
-    text
+    let theirs = page.text.strip_prefix(b"{").unwrap_or_default();
+    [ours.as_bytes(), comma.as_bytes(), theirs].concat()
 }
 
 /// Tells one client. One that does not read what it is told is cut loose: a
@@ -303,17 +308,18 @@ mod tests {
 
     #[test]
     fn a_list_says_what_is_missing_before_the_definitions_as_they_came() {
-        let items = vec![Bytes::from_static(b"{ \"name\":\"a__t\"}"), Bytes::from_static(b"{}")];
-        let page = ListPage { items, next: Some("1:b".to_owned()) };
+        let items = [Bytes::from_static(b"{ \"name\":\"a__t\"}"), Bytes::from_static(b"{}")];
+        let text = listed(ListKind::Tools, &items);
+        let page = ShownPage { text, next: Some("1:b".to_owned()) };
         let missing = vec![json!({"server": "b"})];
-        let text = written(ListKind::Tools, &page, missing, None);
+        let text = written(&page, missing, None);
         let expected = r#"{"_meta":{"switchboard/deferred":[{"server":"b"}]},"nextCursor":"1:b","tools":[{ "name":"a__t"},{}]}"#;
         assert_eq!(String::from_utf8(text).unwrap(), expected);
-        let empty = ListPage { items: Vec::new(), next: None };
-        let text = written(ListKind::Templates, &empty, Vec::new(), None);
+        let empty = |kind| ShownPage { text: listed(kind, &[]), next: None };
+        let text = written(&empty(ListKind::Templates), Vec::new(), None);
         assert_eq!(text, br#"{"resourceTemplates":[]}"#);
         let hints = Hints { ttl_ms: 7, public: true };
-        let text = written(ListKind::Tools, &empty, Vec::new(), Some(hints));
+        let text = written(&empty(ListKind::Tools), Vec::new(), Some(hints));
         let modern: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!((&modern["resultType"], &modern["ttlMs"]), (&json!("complete"), &json!(7)));
         assert_eq!(modern["cacheScope"], "public");

@@ -128,8 +128,7 @@ impl People {
             return person;
         }
         known.retain(|_, person| person.strong_count() > 0);
-        let roster =
-            RosterOptions { patience: PATIENCE, probe: Some(PROBE), ..RosterOptions::default() };
+        let roster = RosterOptions::default().patience(PATIENCE).probe(PROBE).quiet();
         let person = Arc::new(Person {
             identity: Arc::new(ClientIdentity::of(client, words)),
             roster: Roster::new(roster),
@@ -264,7 +263,7 @@ impl Person {
             return;
         }
         let timeout = ClientOptions::default().timeout.max(start);
-        let options = ClientOptions { timeout, ..ClientOptions::default() };
+        let options = ClientOptions::default().timeout(timeout);
         if let Err(error) = self.roster.add_within(Arc::clone(name), server, options, start) {
             tracing::warn!(server = &**name, "not asked for one person: {error}");
         }

@@ -15,7 +15,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use serde_json::json;
 use switchboard_net::backend::{Backend as _, PendingWork};
@@ -23,6 +23,7 @@ use switchboard_net::bridge::Bridge;
 use switchboard_net::call::{Asker, Call, ReplyRewrite as _, ReplySink};
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::server::Level;
+use switchboard_net::upstream::Through;
 use switchboard_proto::exchange::{Ask, Exchange};
 use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::{Id, Member, Message};
@@ -50,6 +51,8 @@ pub(super) struct ClientSession {
     /// Ways to servers that others took the place of; as long as calls are open there.
     old: Mutex<Vec<Weak<ServerLink>>>,
     pub(super) context: PathContext,
+    /// What it came through, if it is another gateway: told on as long as it is there.
+    through: OnceLock<Through>,
 }
 
 impl ClientSession {
@@ -70,7 +73,14 @@ impl ClientSession {
             links: Mutex::default(),
             old: Mutex::default(),
             context,
+            through: OnceLock::new(),
         })
+    }
+
+    /// It is another gateway, and came through these servers.
+    pub(super) fn came_through(&self, through: Through) {
+        // What its greeting says holds.
+        _ = self.through.set(through);
     }
 
     /// The way to a server, made if need be; `stage` is that of a new one.

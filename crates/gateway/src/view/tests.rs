@@ -1,7 +1,5 @@
 //! Clients over HTTP, while what they may see changes.
 
-use std::time::Duration;
-
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde_json::json;
@@ -11,6 +9,7 @@ use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{ServerTarget, Strategy, Target};
+use switchboard_testkit::within;
 use tokio::net::TcpListener;
 
 use super::*;
@@ -49,16 +48,6 @@ fn access(ada: Option<&[&str]>, bob: &[&str]) -> Access {
     Access { principals, anonymous: None, tokens: None }
 }
 
-/// Longer than anything here takes.
-#[track_caller]
-fn within<T>(what: impl Future<Output = T>) -> impl Future<Output = T> {
-    let caller = std::panic::Location::caller();
-    async move {
-        let outcome = tokio::time::timeout(Duration::from_secs(20), what).await;
-        outcome.unwrap_or_else(|_| panic!("never: {caller}"))
-    }
-}
-
 struct Place {
     fleet: Arc<Fleet>,
     authenticator: Arc<Authenticator>,
@@ -71,7 +60,7 @@ async fn open(access: Access) -> Place {
     let authenticator = Authenticator::new(access, 100);
     let views = Views::new(&fleet, fleet.names(), None, &authenticator);
     let gate = Some(authenticator.gate(Some(crate::gateway::Place::All)));
-    let site = Site::new(views, SiteOptions { authenticator: gate, ..SiteOptions::default() });
+    let site = Site::new(views, SiteOptions::default().authenticator(gate));
     let again = site.clone();
     let hearing = authenticator.on_replace(move || again.recheck());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -88,8 +77,8 @@ impl Place {
         let url = format!("http://{}/mcp", self.address).parse().unwrap();
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
         let server = ServerTarget::url(url, Strategy::HttpOnly, headers, fetch);
-        let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
-        within(Client::connect(server, options)).await.unwrap()
+        let options = ClientOptions::default().era(era);
+        within(options.connect(server)).await.unwrap()
     }
 }
 

@@ -308,10 +308,12 @@ impl Front {
     /// The bytes of all that it shows, and of whom it is for.
     pub(crate) fn weight(&self) -> usize {
         let person = self.person.as_ref().map_or(0, |person| person.weight());
-        let lists = match &self.only {
+        let lists = if self.only.is_some() {
             // No catalog is made of what one server lists; it is known all the same.
-            Some(_) => self.definitions().iter().map(|it| it.text.len()).sum(),
-            None => self.known().1.bytes,
+            self.definitions().iter().map(|it| it.text.len()).sum()
+        } else {
+            let (_, catalog) = self.known();
+            catalog.bytes + catalog.shown_bytes()
         };
         person + lists
     }

@@ -138,8 +138,8 @@ async fn who_stops_waiting_misses_nothing() {
     folder.write("m.json", &servers(&["a"]));
     let mut watch = folder.watch("m.json");
     folder.write("m.json", &servers(&["b"]));
-    watch.reload.events.notify_one();
+    watch.reload().events.notify_one();
     let waited = timeout(Duration::from_millis(1), watch.changed()).await;
-    assert!(waited.is_err() && watch.is_due, "it was heard, and not yet read");
+    assert!(waited.is_err() && watch.folders.is_due, "it was heard, and not yet read");
     assert_eq!(names(&next(&mut watch).await), ["b"]);
 }

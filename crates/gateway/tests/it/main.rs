@@ -2,6 +2,12 @@
 //! change, signals or the binary's own processes is tested with the binary.
 
 #[cfg(test)]
+mod browser;
+#[cfg(test)]
+mod console;
+#[cfg(test)]
+mod console_change;
+#[cfg(test)]
 mod hide;
 #[cfg(test)]
 mod person;

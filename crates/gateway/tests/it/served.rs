@@ -10,6 +10,7 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 use switchboard_gateway::authenticator::Hearing;
 use switchboard_gateway::config::Surroundings;
+use switchboard_gateway::console::Console;
 use switchboard_gateway::fleet::FleetOptions;
 use switchboard_gateway::gateway::{Gateway, Offered, Place};
 use switchboard_gateway::plan::{Plan, Reading};
@@ -33,7 +34,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A gateway until it is dropped.
 pub(crate) struct Served {
-    gateway: Arc<Gateway>,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) console: Arc<Console>,
     sites: Sites,
     pub(crate) address: SocketAddr,
     pub(crate) folder: PathBuf,
@@ -90,27 +92,41 @@ fn folder() -> PathBuf {
 impl Served {
     /// The servers of a file with this section `switchboard`, once they are ready.
     pub(crate) async fn start(servers: &Value, section: &Value) -> Self {
+        let names: Vec<_> = servers.as_object().unwrap().keys().map(String::as_str).collect();
+        Self::start_with(servers, section, &names).await
+    }
+
+    /// The same, once these servers are ready.
+    pub(crate) async fn start_with(servers: &Value, section: &Value, names: &[&str]) -> Self {
         let folder = folder();
         let plan = plan(&folder, servers, section);
-        let names: Vec<_> = plan.servers.keys().cloned().collect();
-        let gateway = Gateway::start(plan, FleetOptions::default(), |server| {
+        let stderr = Some(Arc::default());
+        let options = FleetOptions { stderr, ..FleetOptions::default() };
+        let gateway = Gateway::start(plan, options, |server| {
             server.server(std::env::vars_os().collect(), fetch(), None)
         });
         let gateway = gateway.unwrap();
+        let console = Console::start(&gateway).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let sites = gateway.places().into_iter().map(|offered| site(&gateway, offered)).collect();
+        let places = gateway.places();
+        let own = places.iter().cloned().map(|offered| site(&gateway, None, offered));
+        let shown = places.iter().cloned().map(|offered| site(&gateway, Some(&console), offered));
+        let sites = own.chain(shown).collect();
         let gate = Some(gateway.authenticator().gate(None));
-        let sites = Sites::behind(gate, SiteOptions::default().guard, sites, Vec::new());
+        let sites = Sites::behind(gate, SiteOptions::default().guard, sites, console.pages());
+        let files = vec![folder.join("servers.json")];
+        console.follow_files(files, Surroundings::new(std::env::vars(), &folder));
+        console.found_at(&format!("http://{address}"), address.port(), &sites);
         let again = sites.clone();
         let hearing = gateway.authenticator().on_replace(move || again.recheck());
         let serving = sites.clone();
         let options = ListenOptions::default();
         tokio::spawn(listen::serve(listener, serving, options, std::future::pending()));
-        let served = Self { gateway, sites, address, folder, _hearing: hearing };
+        let served = Self { gateway, console, sites, address, folder, _hearing: hearing };
         for name in names {
             let what = format!("{name} is ready");
-            eventually(&what, || served.server(&name)["state"] == "ready").await;
+            eventually(&what, || served.server(name)["state"] == "ready").await;
         }
         served
     }
@@ -118,6 +134,14 @@ impl Served {
     /// Follows another file from here on.
     pub(crate) fn rewrite(&self, servers: &Value, section: &Value) {
         self.gateway.apply(plan(&self.folder, servers, section)).unwrap();
+    }
+
+    /// Follows the file as it is, as `serve` does after a change.
+    pub(crate) fn follow_file(&self) {
+        let around = Surroundings::new(std::env::vars(), &self.folder);
+        let reading = Reading::read(&[self.folder.join("servers.json")], &around);
+        assert!(reading.is_sound(), "{:?}", reading.lines());
+        self.gateway.apply(reading.plan).unwrap();
     }
 
     /// What is known of a server.
@@ -139,13 +163,14 @@ impl Served {
     async fn client_with(&self, path: &str, era: Era, headers: HeaderMap) -> Client {
         let url = format!("http://{}{path}", self.address).parse().unwrap();
         let server = ServerTarget::url(url, Strategy::HttpOnly, headers, fetch());
-        let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
-        Client::connect(server, options).await.unwrap()
+        let options = ClientOptions::default().era(era);
+        options.connect(server).await.unwrap()
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
+        self.console.close();
         _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -159,23 +184,21 @@ fn plan(folder: &std::path::Path, servers: &Value, section: &Value) -> Plan {
     reading.plan
 }
 
-/// What the gateway offers, at its path.
-fn site(gateway: &Gateway, offered: Offered) -> Site {
-    let Offered { place, backend, shared, .. } = offered;
+/// What the gateway offers, at its path; for the page of a console, if there is one.
+fn site(gateway: &Gateway, console: Option<&Arc<Console>>, offered: Offered) -> Site {
+    let Offered { place, backend, sharing, .. } = offered;
     let prefix = match &place {
         Place::All => String::new(),
         Place::Group(name) => format!("/groups/{name}"),
         Place::Server(name) => format!("/servers/{name}"),
     };
-    let path = format!("{prefix}/mcp");
-    let gate = Some(gateway.authenticator().gate_at(Some(place), vec![path.clone()]));
-    let other = SiteOptions {
-        sse_path: String::new(),
-        message_path: String::new(),
-        ws_path: String::new(),
-        ..SiteOptions::default()
-    };
-    Site::new(backend, SiteOptions { path, authenticator: gate, shared, ..other })
+    let before = if console.is_some() { "/console" } else { "" };
+    let path = format!("{before}{prefix}/mcp");
+    let own = || gateway.authenticator().gate_at(Some(place.clone()), vec![path.clone()]);
+    let gate = Some(console.map_or_else(own, |console| console.gate(place.clone())));
+    let headers = console.map(|_| Console::headers()).unwrap_or_default();
+    let other = SiteOptions::default().sse_path("").message_path("").ws_path("").headers(headers);
+    Site::new(backend, other.path(path).authenticator(gate).sharing(sharing))
 }
 
 /// Waits for something that this process has a part in.

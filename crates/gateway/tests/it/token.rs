@@ -173,6 +173,21 @@ async fn tokens_open_the_door_that_they_are_for_and_keys_stay_keys() {
     assert_eq!(query.status, 401, "tokens in a query are not looked at");
 }
 
+// wire: OR-19
+#[tokio::test]
+async fn a_jwt_that_fails_is_not_tried_as_a_key() {
+    let issuer = Issuer::start().await;
+    let jwt = issuer.token("ada", "https://other.example/mcp", &json!({}));
+    let section = json!({
+        "publicUrl": "https://gw.example/",
+        "keys": {"ada": key(&jwt, json!({}))},
+        "oauth": {"issuers": {"corp": {"issuer": issuer.url, "grant": {}}}},
+    });
+    let served = Served::start(&files(), &section).await;
+    assert_eq!(served.shows("/mcp", &jwt).await, 401);
+    assert_eq!(served.greet("/mcp", &[("x-api-key", &jwt)]).await.status, 200);
+}
+
 // wire: OR-8, OA-23
 #[tokio::test]
 async fn a_session_is_of_one_user_whichever_token_they_show() {

@@ -33,7 +33,7 @@ async fn main() -> Checked {
     // The client finds out by itself what to speak. The newer suite says what that should be.
     let wanted = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").ok();
     let wanted = wanted.map(|name| era_of(&name));
-    let options = ClientOptions { name: "conformance".to_owned(), ..answering() };
+    let options = answering().name("conformance");
     let mut beside = None;
     let (server, options, wanted) = if let Ok(bridge) = env::var("CONFORMANCE_BRIDGE") {
         let era = match wanted.unwrap_or(Era::Legacy) {
@@ -48,13 +48,13 @@ async fn main() -> Checked {
             let bridge = Command::new(bridge).args(["bridge", &url]);
             ServerTarget::command(bridge, env::vars_os().collect())
         };
-        (server, ClientOptions { era: Some(era), ..options }, Some(era))
+        (server, options.era(era), Some(era))
     } else {
         let fetch = Fetch::new(FetchOptions::default())?;
         let credential = oauth::oauth_context(&scenario, &context).credential(&url, fetch);
         (at(&url)?.showing(credential), options, wanted)
     };
-    let client = Client::connect(server, options).await?;
+    let client = options.connect(server).await?;
     if wanted.is_some_and(|era| era != client.era()) {
         return Err(format!("the client speaks {}", client.revision()).into());
     }
@@ -93,7 +93,7 @@ fn answering() -> ClientOptions {
         .on_elicitation(|params| async move {
             Ok(json!({"action": "accept", "content": form_defaults(&params)}))
         })
-        .on_sampling(false, |_| async {
+        .on_sampling(|_| async {
             let content = json!({"type": "text", "text": "yes"});
             Ok(json!({"role": "assistant", "content": content, "model": "none"}))
         })

@@ -67,18 +67,23 @@ impl fmt::Debug for OauthCredential {
 impl OauthCredential {
     /// Shows the token, and these headers.
     pub fn new(authorizer: Authorizer, headers: HeaderMap) -> Self {
-        Self::of(authorizer, HeaderSource::Fixed(headers), false)
+        Self::of(authorizer, HeaderSource::Fixed(headers))
     }
 
-    /// Shows the token beside what `others` says. If this `yields`, nobody signs in where
-    /// the others have an `Authorization` of their own.
-    pub fn beside(authorizer: Authorizer, others: Arc<dyn Credential>, yields: bool) -> Self {
-        Self::of(authorizer, HeaderSource::Credential(others), yields)
+    /// Shows the token beside what `others` says.
+    pub fn beside(authorizer: Authorizer, others: Arc<dyn Credential>) -> Self {
+        Self::of(authorizer, HeaderSource::Credential(others))
     }
 
-    fn of(authorizer: Authorizer, others: HeaderSource, yields: bool) -> Self {
+    /// Nobody signs in where the others have an `Authorization` of their own.
+    #[must_use]
+    pub fn yielding(self) -> Self {
+        Self { yields: true, ..self }
+    }
+
+    fn of(authorizer: Authorizer, others: HeaderSource) -> Self {
         let (bound, nonces, refused) = Default::default();
-        Self { authorizer, others, yields, bound, nonces, refused }
+        Self { authorizer, others, yields: false, bound, nonces, refused }
     }
 
     /// The token after a refusal; none if the refusal is final.

@@ -1,112 +1,42 @@
 //! One account at one server: its tokens, renewed and shared by all processes of the user.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http::Uri;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use switchboard_proto::auth::{
-    Answer, AuthError, Challenge, Goal, GrantType, IdentityProvider, LONGEST_SIGN_IN,
-    OauthSettings, ProviderToken, Redirect, Registration, ResourceParameter, Secret, SignIn, Step,
-    TokenRecord, Tools,
+    AuthError, Challenge, Goal, GrantType, IdentityProvider, LONGEST_SIGN_IN, OauthSettings,
+    Redirect, Secret, SignIn, TokenRecord, Tools,
 };
 use tokio::sync::watch;
 
 use super::callback::CallbackPage;
 use super::fetch::{AuthFetch, DocumentCache, ReachPolicy};
 use super::person::SignInPerson;
-use super::store::{Plaintext, RecordId, RecordKind, RecordLock, RecordStore, StoreError};
+use super::store::{RecordKind, RecordStore};
 use super::tools::SystemTools;
 use crate::connection::lock;
-use crate::drive::{OwnedTask, now};
+use crate::drive::OwnedTask;
 use crate::http::fetch::Fetch;
 use crate::upstream::PersonAsked;
-use conduct::OwnedSignIn;
+use drive::{local, read};
+use provider::provider_account;
 
+mod account;
 mod conduct;
-
-pub use discovery::{Discovery, MetadataRead};
-
 mod discovery;
+mod drive;
+mod provider;
+mod renewal;
 
-/// Whose tokens they are, and for which server.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Account {
-    /// The URL of the server, as the user wrote it.
-    pub server: String,
-    /// Tells several accounts at one server apart.
-    pub account: Option<String>,
-    /// The user of a gateway whose account it is.
-    pub principal: Option<String>,
-    /// Who is signed in, where it is not a person who says yes to us.
-    pub grant: Option<String>,
-}
-
-impl Account {
-    /// The account of whoever runs us, at the server with this URL.
-    pub fn of(server: &Uri) -> Self {
-        let mut server = server.to_string();
-        // The type of URLs adds a slash to a bare origin, which none of the rules has.
-        if server.matches('/').count() == 3 && server.ends_with('/') {
-            server.pop();
-        }
-        Self { server, ..Self::default() }
-    }
-
-    /// The account of a record of this name; none for records that have no account.
-    pub fn from_name(name: &str) -> Option<Self> {
-        let parts: Vec<_> = name.split('\n').collect();
-        let ([server, account, principal], rest) = parts.split_first_chunk()?;
-        let part = |part: &str| Some(part.to_owned()).filter(|part| !part.is_empty());
-        let grant = match rest {
-            [] => None,
-            [grant] => part(grant),
-            _ => return None,
-        };
-        let (account, principal) = (part(account), part(principal));
-        Some(Self { server: (*server).to_owned(), account, principal, grant })
-    }
-
-    /// The account that these settings lead to. A client that is known by itself is not the
-    /// person who signs in at the same server, nor another client.
-    #[must_use]
-    pub fn signing_in_by(self, settings: &OauthSettings) -> Self {
-        let client = settings.client_id.as_deref().unwrap_or_default();
-        let grant = match &settings.grant {
-            GrantType::Code | GrantType::Device => None,
-            GrantType::ClientCredentials => Some(format!("client-credentials {client}")),
-            GrantType::Workload { .. } => Some(format!("workload {client}")),
-            GrantType::Exchange { .. } => Some(format!("exchange {client}")),
-            GrantType::Enterprise(provider) => {
-                let issuer = match provider {
-                    IdentityProvider::SignIn { issuer, .. } => issuer,
-                    IdentityProvider::Token(token) => &token.source.issuer,
-                };
-                Some(format!("enterprise {client} {issuer}"))
-            }
-        };
-        Self { grant, ..self }
-    }
-
-    /// The tokens that are kept of it, as they are.
-    pub async fn tokens(&self, store: &dyn RecordStore) -> Result<Option<TokenRecord>, AuthError> {
-        read(store.read(&self.record(RecordKind::Tokens)).await)
-    }
-
-    /// What its record of a kind is called.
-    pub fn record(&self, kind: RecordKind) -> RecordId {
-        let part = |part: &Option<String>| part.clone().unwrap_or_default();
-        let (account, principal) = (part(&self.account), part(&self.principal));
-        let grant = self.grant.as_ref().map(|grant| format!("\n{grant}")).unwrap_or_default();
-        RecordId { kind, name: format!("{}\n{account}\n{principal}{grant}", self.server) }
-    }
-}
+pub use account::Account;
+pub use discovery::{Discovery, MetadataRead};
 
 /// How people are asked.
 #[derive(Clone, Debug)]
+#[must_use]
+#[non_exhaustive]
 pub struct SignInOptions {
     /// `127.0.0.1` or `localhost`.
     pub callback_host: String,
@@ -138,6 +68,19 @@ impl Default for SignInOptions {
             reach: ReachPolicy::default(),
             name: String::new(),
         }
+    }
+}
+
+setters! {
+    SignInOptions {
+        callback_host: impl Into<String>,
+        callback_port: impl Into<Option<u16>>,
+        callback_path: impl Into<String>,
+        success_url: impl Into<Option<String>>,
+        wait: Duration,
+        mode: LoginMode,
+        reach: ReachPolicy,
+        name: impl Into<String>,
     }
 }
 
@@ -187,11 +130,6 @@ struct Inner {
     /// all servers (OX-2).
     provider: Option<Authorizer>,
 }
-
-/// How long no renewal is tried after one that failed for a while.
-const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
-/// How long all that is read may take until somebody is asked.
-const DISCOVERY: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 struct SignInTask {
@@ -310,77 +248,6 @@ impl Authorizer {
         self.inner.account.tokens(&*self.inner.store).await
     }
 
-    /// Tokens to send, renewed if it is time. None if somebody has to sign in first.
-    pub async fn current(&self) -> Result<Option<TokenRecord>, AuthError> {
-        match self.tokens().await? {
-            Some(record) if record.is_stale(self.inner.tools.now()) => self.renew(&record).await,
-            record => Ok(record),
-        }
-    }
-
-    /// Other tokens than `old`: those that another process got, or new ones for its refresh
-    /// token. None if somebody has to sign in (OC-44, OC-45, OT-6).
-    pub async fn renew(&self, old: &TokenRecord) -> Result<Option<TokenRecord>, AuthError> {
-        let inner = &*self.inner;
-        let id = inner.account.record(RecordKind::Tokens);
-        let mut lock = inner.store.lock(&id).await.map_err(local)?;
-        let Some(record) = read::<TokenRecord>(lock.read().await)? else { return Ok(None) };
-        if record.access_token != old.access_token {
-            return Ok(Some(record));
-        }
-        let is_over = record.is_over(inner.tools.now());
-        // What is still good is used while there is nothing better.
-        let kept = Some(record.clone()).filter(|_| !is_over);
-        let paused = self::lock(&inner.paused).clone();
-        if let Some((since, error)) = paused
-            && now().saturating_duration_since(since) < RENEWAL_PAUSE
-        {
-            return kept.map(Some).ok_or(error);
-        }
-        let mut goal = inner.goal(None, Some(record.clone()), String::new());
-        let tools = Arc::clone(&inner.tools);
-        let run = if record.refresh_token.is_some() {
-            SignIn::renew(record.clone(), goal, tools)
-        } else if inner.needs_person() {
-            return Ok(kept);
-        } else {
-            if let Some(provider) = &inner.provider {
-                let Some(grant) = provider.provider_token().await? else { return Ok(kept) };
-                goal.settings.grant = grant;
-            }
-            SignIn::new(goal, tools)
-        };
-        match inner.drive(run, None).await {
-            Ok(renewed) => {
-                write(&mut *lock, &renewed).await?;
-                Ok(Some(renewed))
-            }
-            Err(error) if error.is_temporary() => {
-                *self::lock(&inner.paused) = Some((now(), error.clone()));
-                kept.map(Some).ok_or(error)
-            }
-            Err(error) => {
-                tracing::info!(server = inner.name(), "tokens were not renewed: {error}");
-                let is_forgotten =
-                    matches!(error.code(), Some("invalid_client" | "unauthorized_client"));
-                if is_forgotten && record.source.client.is_dynamic {
-                    let issuer = record.source.issuer.clone();
-                    inner.keep(&Registration { issuer, ..Registration::default() }).await?;
-                }
-                // Another process may have used it up, whatever its lock was worth.
-                let now = read::<TokenRecord>(lock.read().await)?;
-                if let Some(now) = now.filter(|now| now.access_token != record.access_token) {
-                    return Ok(Some(now));
-                }
-                if is_forgotten || error.code() == Some("invalid_grant") {
-                    let left = TokenRecord { refresh_token: None, ..record };
-                    write(&mut *lock, &left).await?;
-                }
-                Ok(kept)
-            }
-        }
-    }
-
     /// Signs in, whatever is there, and keeps the tokens. `challenge` is what the server
     /// asked for. Whoever calls while it goes on gets the same.
     pub async fn sign_in(&self, challenge: Option<Challenge>) -> Result<TokenRecord, AuthError> {
@@ -434,50 +301,6 @@ impl Authorizer {
         });
         *running = Some(SignInTask { outcome: outcome.clone(), task });
         outcome
-    }
-
-    /// What shows an authorization server who the user is, if they are signed in here (OX-2).
-    fn provider_token<'a>(
-        &'a self,
-    ) -> Pin<Box<dyn Future<Output = Result<Option<GrantType>, AuthError>> + Send + 'a>> {
-        Box::pin(async move {
-            let Some(mut record) = self.current().await? else { return Ok(None) };
-            if self.is_id_over(&record) {
-                record = self.renew(&record).await?.unwrap_or(record);
-            }
-            Ok(self.as_grant(&record))
-        })
-    }
-
-    /// The same after a person has signed in here.
-    async fn sign_in_as_provider(&self) -> Result<GrantType, AuthError> {
-        let refused = self.tokens().await?.map(|record| record.access_token).unwrap_or_default();
-        let record = self.sign_in_unless(None, Some(refused)).await?;
-        let issuer = &self.inner.account.server;
-        let missing = || AuthError::Settings(format!("{issuer} says nothing of its user"));
-        self.as_grant(&record).ok_or_else(missing)
-    }
-
-    /// Whether the last sign-in here was too long ago for a refusal to be about anything else:
-    /// people are not asked again and again.
-    async fn is_token_old(&self) -> Result<bool, AuthError> {
-        let since = self.tokens().await?.map(|record| record.issued_at);
-        let now = self.inner.tools.now();
-        Ok(since.is_some_and(|since| now.saturating_sub(since) >= LONGEST_SIGN_IN))
-    }
-
-    fn is_id_over(&self, record: &TokenRecord) -> bool {
-        let end = record.id_claims().and_then(|claims| claims["exp"].as_u64());
-        end.is_none_or(|end| end <= self.inner.tools.now())
-    }
-
-    /// The ID token, or the refresh token if that is over.
-    fn as_grant(&self, record: &TokenRecord) -> Option<GrantType> {
-        let id_token = record.id_token.clone().filter(|_| !self.is_id_over(record));
-        let is_refresh_token = id_token.is_none();
-        let token = id_token.or_else(|| record.refresh_token.clone())?;
-        let token = ProviderToken { source: record.source.clone(), token, is_refresh_token };
-        Some(GrantType::Enterprise(IdentityProvider::Token(Box::new(token))))
     }
 
     /// A token for the user whose access token `subject` is. It is not kept (OX-6).
@@ -534,98 +357,12 @@ impl Inner {
     fn name(&self) -> &str {
         shown_name(&self.account.server, &self.options)
     }
-
-    /// Does what the machine says, until it ends.
-    async fn drive(
-        &self,
-        mut run: SignIn,
-        mut owned: Option<&mut OwnedSignIn>,
-    ) -> Result<TokenRecord, AuthError> {
-        let (mut answer, mut is_reading) = (None, true);
-        let began = now();
-        loop {
-            answer = Some(match run.step(answer.take()) {
-                Step::Done(record) => return Ok(*record),
-                Step::Failed(error) => return Err(error),
-                Step::Fetch(_) if is_reading && now() > began + DISCOVERY => {
-                    let url = self.account.server.clone();
-                    let why = format!("reading took more than {} s", DISCOVERY.as_secs());
-                    return Err(AuthError::Unreachable { url, why });
-                }
-                Step::Fetch(request) => Answer::Response(self.fetch.send(request).await),
-                Step::FindRegistration { issuer } => {
-                    let found = self.store.read(&self.registration(&issuer)).await;
-                    Answer::Registration(read::<Registration>(found)?.map(Box::new))
-                }
-                Step::KeepRegistration(registration) => {
-                    self.keep(&registration).await?;
-                    Answer::Done
-                }
-                Step::Wait(time) => {
-                    tokio::time::sleep(time).await;
-                    Answer::Done
-                }
-                Step::ShowDevice { url, complete_url, code } => {
-                    is_reading = false;
-                    self.person.show_device(self.name(), &url, complete_url.as_deref(), &code);
-                    self.note_asked(format!("Open {url} in a browser and type the code {code}."));
-                    Answer::Done
-                }
-                Step::Authorize(pending) => {
-                    is_reading = false;
-                    Answer::Code(match &mut owned {
-                        Some(owned) => self.ask(owned, &pending).await,
-                        None => Err(AuthError::Local("nobody can be asked here".to_owned())),
-                    })
-                }
-            });
-        }
-    }
-
-    fn registration(&self, issuer: &str) -> RecordId {
-        // A client with a page to come back to is another than one with a port.
-        let kind = if self.account.principal.is_some() { "\nweb" } else { "" };
-        let name = format!("{issuer}\n{}{kind}", self.account.server);
-        RecordId { kind: RecordKind::Registration, name }
-    }
-
-    async fn keep(&self, registration: &Registration) -> Result<(), AuthError> {
-        let id = self.registration(&registration.issuer);
-        let mut lock = self.store.lock(&id).await.map_err(local)?;
-        if registration.client_id.is_empty() {
-            return lock.remove().await.map_err(local);
-        }
-        write(&mut *lock, registration).await
-    }
 }
 
 /// What to call the server; its URL may have secrets in its query.
 fn shown_name<'s>(server: &'s str, options: &'s SignInOptions) -> &'s str {
     let url = server.split('?').next().unwrap_or_default();
     if options.name.is_empty() { url } else { &options.name }
-}
-
-/// The account at the identity provider that a server's settings name, and how people sign in
-/// there: for all servers of the same user alike.
-fn provider_account(
-    account: &Account,
-    settings: &OauthSettings,
-) -> Option<(Account, OauthSettings)> {
-    let GrantType::Enterprise(IdentityProvider::SignIn { issuer, client_id, client_secret }) =
-        &settings.grant
-    else {
-        return None;
-    };
-    let settings = OauthSettings {
-        client_id: Some(client_id.clone()),
-        client_secret: client_secret.clone(),
-        issuer: Some(issuer.clone()),
-        scopes: Some(vec!["openid".to_owned()]),
-        resource: ResourceParameter::LeftOut,
-        is_local: true,
-        ..OauthSettings::default()
-    };
-    Some((Account { server: issuer.clone(), grant: None, ..account.clone() }, settings))
 }
 
 /// Hosts that the user names, which may be anywhere.
@@ -640,23 +377,4 @@ fn named_hosts(settings: &OauthSettings) -> Vec<String> {
     let urls = urls.into_iter().flatten().chain(provider);
     let hosts = urls.filter_map(|url| Some(url.parse::<Uri>().ok()?.host()?.to_owned()));
     hosts.collect()
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn local(error: StoreError) -> AuthError {
-    AuthError::Local(error.to_string())
-}
-
-fn read<T: DeserializeOwned>(
-    found: Result<Option<Plaintext>, StoreError>,
-) -> Result<Option<T>, AuthError> {
-    let Some(content) = found.map_err(local)? else { return Ok(None) };
-    // A record of another version is as good as none.
-    Ok(serde_json::from_slice(&content).ok())
-}
-
-async fn write(lock: &mut dyn RecordLock, record: &impl Serialize) -> Result<(), AuthError> {
-    let content =
-        serde_json::to_vec(record).map_err(|error| AuthError::Local(error.to_string()))?;
-    lock.write(&Plaintext::new(content)).await.map_err(local)
 }

@@ -27,6 +27,7 @@ use zeroize::Zeroizing;
 
 use crate::connection::lock;
 
+mod disk;
 mod files;
 mod key;
 mod record;

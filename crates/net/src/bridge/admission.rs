@@ -108,6 +108,7 @@ impl Bridge {
     /// The call was let on: its permit ends with it.
     fn permit(&self, opening: &Opening) {
         if opening.counts() {
+            self.server.traffic().call();
             let (bridge, key) = (Weak::clone(&self.this), key(opening));
             opening.call.set_permit(Permit { bridge, key });
         }

@@ -265,7 +265,8 @@ mod tests {
         let limits = Arc::new(Limits::default());
         let outcomes = ["ada", "bob"].map(|name| {
             let backend: Arc<Bridge> = Arc::clone(&bridge);
-            let client = ClientConnection::new(Era::Modern, Carrier::Http, backend, &limits, false);
+            let client =
+                ClientConnection::new(Era::Modern, Carrier::Http, backend, &limits, Sharing::Alone);
             client.speak_for(&Who::new(name));
             let (waiter, outcome) = AnswerWaiter::standing_in_for(&client);
             let call = Call::new(waiter, Exchange(1));
@@ -290,7 +291,8 @@ mod tests {
         let bridge = Bridge::new(server.clone(), Children::PerSession, Arc::default());
         let backend: Arc<Bridge> = Arc::clone(&bridge);
         let limits = Arc::new(Limits::default());
-        let client = ClientConnection::new(Era::Legacy, Carrier::Http, backend, &limits, false);
+        let client =
+            ClientConnection::new(Era::Legacy, Carrier::Http, backend, &limits, Sharing::Alone);
         let call = Call::new(Arc::<ClientConnection>::clone(&client), Exchange(1));
         let request = Message::request(&1.into(), method::INITIALIZE, None);
         let greeting = Opening { client, call, request, said: None };

@@ -17,10 +17,10 @@ use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 use switchboard_proto::jsonrpc::Part;
 use switchboard_proto::method;
+use switchboard_proto::server::legacy::covers;
 
 use crate::connection::{lock, next_number};
 use crate::secret::hex_digest;
-use crate::server::covers;
 use crate::upstream::{ServerTarget, Target};
 
 /// The longest that anything is kept, whatever its server says.

@@ -162,7 +162,9 @@ impl OpenCall {
         match &self.connection.route {
             CallRoute::Own(upstream) => upstream.open(&self.call, true, request, &None),
             CallRoute::ViaBridge(bridge, client) => {
-                bridge.open(client, &self.call, request.clone(), None)
+                // The bridge passes on what it takes for a client's, and adds nothing.
+                let request = bridge.server().tell_chain(request.clone());
+                bridge.open(client, &self.call, request, None)
             }
         }
     }

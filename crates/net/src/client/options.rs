@@ -45,7 +45,8 @@ pub struct Remembered {
     pub until: Instant,
 }
 
-/// How to connect, and whom to tell.
+/// How to connect, and whom to tell: begins with [`Client::builder`](super::Client::builder),
+/// ends with [`connect`](Self::connect) or [`spawn`](Self::spawn).
 ///
 /// Each `on_` method that answers a question also declares to the server that
 /// it may be asked.
@@ -55,7 +56,8 @@ pub struct Remembered {
 /// use std::time::Duration;
 /// use switchboard_net::client::{ClientOptions, Declined};
 ///
-/// let options = ClientOptions { timeout: Duration::from_secs(5), ..ClientOptions::default() }
+/// let options = ClientOptions::default()
+///     .timeout(Duration::from_secs(5))
 ///     .on_roots(async |_| Ok(json!({"roots": [{"uri": "file:///project"}]})))
 ///     .on_elicitation(async |form| match form["message"].as_str() {
 ///         Some("Are you sure?") => Ok(json!({"action": "accept", "content": {"sure": true}})),
@@ -65,6 +67,7 @@ pub struct Remembered {
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct ClientOptions {
     /// Who we say we are.
     pub name: String,
@@ -139,7 +142,28 @@ impl Default for ClientOptions {
     }
 }
 
+setters! {
+    ClientOptions {
+        name: impl Into<String>,
+        version: impl Into<String>,
+        era: impl Into<Option<Era>>,
+        remembered: impl Into<Option<Remembered>>,
+        probe_timeout: Duration,
+        timeout: Duration,
+        total: Duration,
+        capabilities: Map<String, Value>,
+        cache: impl Into<Option<ResponseCache>>,
+        limits: impl Into<Arc<Limits>>,
+    }
+}
+
 impl ClientOptions {
+    /// Sets [`log_level`](field@Self::log_level).
+    pub fn log_level(mut self, level: impl Into<String>) -> Self {
+        self.log_level = Some(level.into());
+        self
+    }
+
     /// Fills in forms that the server shows; gives `{action, content?}`.
     pub fn on_elicitation<A: Answering>(mut self, answer: impl AnswerWith<A>) -> Self {
         self.callbacks.answers.form = Some(boxed(answer));
@@ -152,10 +176,17 @@ impl ClientOptions {
         self
     }
 
-    /// Asks a model for the server; `tools` if it may be given tools.
-    pub fn on_sampling<A: Answering>(mut self, tools: bool, answer: impl AnswerWith<A>) -> Self {
+    /// Asks a model for the server, which gives it no tools.
+    pub fn on_sampling<A: Answering>(mut self, answer: impl AnswerWith<A>) -> Self {
         self.callbacks.answers.sampling = Some(boxed(answer));
-        self.callbacks.answers.sampling_tools = tools;
+        self.callbacks.answers.sampling_tools = false;
+        self
+    }
+
+    /// Asks a model for the server, which may give it tools.
+    pub fn on_sampling_with_tools<A: Answering>(mut self, answer: impl AnswerWith<A>) -> Self {
+        self = self.on_sampling(answer);
+        self.callbacks.answers.sampling_tools = true;
         self
     }
 
@@ -196,6 +227,7 @@ impl ClientOptions {
 /// What is different about one call.
 #[derive(Clone, Default)]
 #[must_use]
+#[non_exhaustive]
 pub struct CallOptions {
     /// How long it may go without an answer or progress.
     pub timeout: Option<Duration>,
@@ -208,6 +240,15 @@ pub struct CallOptions {
     pub extensions: Map<String, Value>,
     /// Told how far it has got.
     pub on_progress: Option<Callback<Progress>>,
+}
+
+setters! {
+    CallOptions {
+        timeout: impl Into<Option<Duration>>,
+        total: impl Into<Option<Duration>>,
+        meta: Map<String, Value>,
+        extensions: Map<String, Value>,
+    }
 }
 
 impl CallOptions {

@@ -14,13 +14,13 @@ use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
+use switchboard_proto::server::legacy::covers;
 use tokio::sync::mpsc;
 
 use super::connection::{ListenerEvent, OpenCall, PendingCall, ServerConnection, TimeLimit};
 use super::options::Notification;
 use super::{CallError, CallOptions, Client};
 use crate::drive::now;
-use crate::server::covers;
 
 /// Notifications that wait for a listener that does not read.
 const WAITING: usize = 256;

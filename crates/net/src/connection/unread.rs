@@ -24,7 +24,27 @@ use tokio::sync::oneshot;
 
 use super::{ClientConnection, ConnectionState, Mailbox, lock};
 use crate::drive::{OwnedTask, now};
+#[cfg(feature = "http")]
 use crate::http::listen::{Carrying, ClientPeer};
+
+/// Without HTTP there are no connections to cut.
+#[cfg(not(feature = "http"))]
+#[derive(Debug)]
+enum NoPeer {}
+
+#[cfg(not(feature = "http"))]
+use self::{NoPeer as Carrying, NoPeer as ClientPeer};
+
+#[cfg(not(feature = "http"))]
+impl NoPeer {
+    fn peer(&self) -> Option<Self> {
+        match *self {}
+    }
+
+    fn cut(&self) {
+        match *self {}
+    }
+}
 
 /// A client that holds less is not worth cutting.
 const WORTH: usize = 1 << 10;
@@ -177,9 +197,11 @@ impl ClientConnection {
     }
 
     /// The connection that its messages leave by at present.
+    #[cfg(feature = "http")]
     pub(crate) fn reached_by(&self, peer: Option<&ClientPeer>) {
         let Some(peer) = peer else { return };
-        let carrying = peer.carry(self.number);
+        // A session may have hundreds of connections, each with many calls.
+        let Some(carrying) = peer.carry(self.number) else { return };
         let mut state = lock(&self.state);
         state.reading.peers.retain(|one| one.peer().is_some() && !one.is_by(peer));
         state.reading.peers.push(carrying);

@@ -39,16 +39,18 @@ use switchboard_proto::server::legacy::Phase;
 use switchboard_proto::server::{Frame, ServerHalf};
 use switchboard_proto::{header, method, trace};
 
-use super::body::{Body, Charge, OpenLane, RefusalReason, RequestBody};
-use super::body::{NEVER, parse_to_keep, primed, read};
+use super::body::{Body, OpenLane, RefusalReason, RequestBody};
+use super::body::{NEVER, primed, read};
 use super::listen::{Awaited, ClientPeer};
 use super::site::{SiteOptions, SiteState, plain};
 use super::{Accepted, EVENT_STREAM, JSON, content_type, is_json};
-use crate::access::{EntryRequest, SessionPermit, Turns, Who};
+use crate::access::EntryRequest;
 use crate::backend::PendingWork;
+use crate::charge::{Charge, parse_to_keep};
 use crate::connection::ClientConnection;
 use crate::drive::{OwnedTask, now};
-use crate::server::random_id;
+use crate::seal::random_id;
+use crate::who::{SessionPermit, Turns, Who};
 
 /// What a request comes to. A refusal is answered under the id of its message.
 pub(super) type HttpReply = Result<Response<Body>, InvalidMessage>;

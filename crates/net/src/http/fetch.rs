@@ -9,7 +9,7 @@
 //! is how a request is cancelled. No deadlines beyond the connection: whoever
 //! calls knows how long an answer may take.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,7 +23,6 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use proxy::Proxies;
-use rustls::pki_types::pem::PemObject;
 use switchboard_proto::auth::origin_of;
 use tower_service::Service as _;
 
@@ -32,19 +31,33 @@ mod direct;
 mod fetch_error;
 mod proxy;
 mod reach;
+#[cfg(feature = "tls")]
+mod server_tls;
+#[cfg(feature = "tls")]
+mod tls_error;
+#[cfg(feature = "tls")]
+mod verify;
+#[cfg(not(feature = "tls"))]
+mod without_tls;
 
 pub use direct::FetchBody;
 pub use fetch_error::{Cause, FetchError, SetupError};
 pub use proxy::ProxySettings;
 pub use reach::{AddressRange, BadRange, Reach, is_public};
+#[cfg(feature = "tls")]
 pub use rustls::pki_types::CertificateDer;
+#[cfg(feature = "tls")]
+pub use server_tls::{HostTls, ServerTls};
 
 /// How to reach servers.
 #[derive(Clone, Debug)]
+#[must_use]
+#[non_exhaustive]
 pub struct FetchOptions {
     /// Which proxies to go through; none by default.
     pub proxy: ProxySettings,
     /// Certificates to trust beside the system's, for corporate authorities.
+    #[cfg(feature = "tls")]
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// From name lookup to the end of the TLS handshake, proxy included.
     pub connect_timeout: Duration,
@@ -54,12 +67,16 @@ pub struct FetchOptions {
     pub only_ipv4: bool,
     /// Which addresses a name may lead to.
     pub reach: Reach,
+    /// What else holds for TLS with one host, and with no other.
+    #[cfg(feature = "tls")]
+    pub host_tls: Option<HostTls>,
 }
 
 impl Default for FetchOptions {
     fn default() -> Self {
         Self {
             proxy: ProxySettings::default(),
+            #[cfg(feature = "tls")]
             extra_roots: Vec::new(),
             // Three lost SYN packets, and then some.
             connect_timeout: Duration::from_secs(10),
@@ -68,18 +85,26 @@ impl Default for FetchOptions {
             idle_timeout: Duration::from_secs(4),
             only_ipv4: false,
             reach: Reach::Anywhere,
+            #[cfg(feature = "tls")]
+            host_tls: None,
         }
     }
 }
 
+setters! {
+    FetchOptions {
+        proxy: ProxySettings,
+        connect_timeout: Duration,
+        idle_timeout: Duration,
+        reach: Reach,
+    }
+}
+
 impl FetchOptions {
-    /// Also trusts every certificate in `pem`, the text of a CA bundle.
-    pub fn trust_pem(&mut self, pem: &[u8]) -> Result<(), SetupError> {
-        let before = self.extra_roots.len();
-        for root in CertificateDer::pem_slice_iter(pem) {
-            self.extra_roots.push(root.map_err(|error| SetupError::BadPem(Cause::of(&error)))?);
-        }
-        if self.extra_roots.len() == before { Err(SetupError::NoCertificate) } else { Ok(()) }
+    /// Leaves out IPv6 addresses of names.
+    pub fn only_ipv4(mut self) -> Self {
+        self.only_ipv4 = true;
+        self
     }
 }
 
@@ -92,6 +117,9 @@ pub struct Fetch {
     connector: Connector,
     proxies: Arc<Proxies>,
     options: Arc<FetchOptions>,
+    /// The same client for servers with settings of their own for TLS, the newest last.
+    #[cfg(feature = "tls")]
+    others: Arc<Mutex<Vec<Self>>>,
 }
 
 impl Fetch {
@@ -108,7 +136,15 @@ impl Fetch {
             .http2_keep_alive_timeout(KEEP_ALIVE)
             .build(connector.clone());
         let idle = IdleConnections::new(options.idle_timeout);
-        Ok(Self { client, idle, connector, proxies, options: Arc::new(options) })
+        Ok(Self {
+            client,
+            idle,
+            connector,
+            proxies,
+            options: Arc::new(options),
+            #[cfg(feature = "tls")]
+            others: Arc::default(),
+        })
     }
 
     /// The same client, with a pool of its own, for URLs that others name.
@@ -214,7 +250,7 @@ impl Fetch {
 /// Enough for a trailing slash and a moved path; more is a loop.
 const MAX_REDIRECTS: usize = 5;
 /// Idle connections to one server; more are closed after use.
-const MAX_IDLE: usize = 64;
+const MAX_IDLE: usize = 256;
 /// How often a connection with a silent stream proves that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 

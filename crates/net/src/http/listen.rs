@@ -1,7 +1,7 @@
 //! The accept loop around an HTTP service, and its graceful stop.
 //!
-//! Speaks HTTP/1.1 and HTTP/2 with prior knowledge, no TLS. Bounds what a peer
-//! can take before the service has a say: connections, header bytes, time.
+//! Speaks HTTP/1.1 and HTTP/2: with prior knowledge, or as agreed in the TLS handshake.
+//! Bounds what a peer can take before the service has a say: connections, header bytes, time.
 //!
 //! ```text
 //!   Serving ── shutdown ──▶ Draining ── grace over ──▶ Cut
@@ -37,8 +37,12 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Sleep;
 use tower_service::Service;
 
+#[cfg(feature = "tls")]
+use super::tls::ListenTls;
 use crate::drive::{DEFAULT_GRACE, TaskPart, at_one_time, now};
 
+#[cfg(feature = "tls")]
+mod handshake;
 mod peer;
 mod slots;
 
@@ -49,6 +53,8 @@ pub(super) use slots::network;
 
 /// The bounds of a listener.
 #[derive(Clone, Debug)]
+#[must_use]
+#[non_exhaustive]
 pub struct ListenOptions {
     /// Open connections; beyond it new ones wait in the kernel's queue, once the
     /// reserve is taken too.
@@ -68,6 +74,9 @@ pub struct ListenOptions {
     pub head_timeout: Duration,
     /// For requests in flight once the listener is told to stop.
     pub grace: Duration,
+    /// Speaks TLS, and nothing else, if it is there.
+    #[cfg(feature = "tls")]
+    pub tls: Option<ListenTls>,
 }
 
 impl Default for ListenOptions {
@@ -83,8 +92,27 @@ impl Default for ListenOptions {
             // Longer than any honest client needs, short enough to free slots.
             head_timeout: Duration::from_secs(30),
             grace: DEFAULT_GRACE,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
+}
+
+setters! {
+    ListenOptions {
+        max_connections: usize,
+        max_per_address: impl Into<Option<usize>>,
+        reserve: usize,
+        reserve_paths: Vec<String>,
+        max_head: usize,
+        head_timeout: Duration,
+        grace: Duration,
+    }
+}
+
+#[cfg(feature = "tls")]
+setters! {
+    ListenOptions { tls: impl Into<Option<ListenTls>> }
 }
 
 /// Serves `listener` until `shutdown`, and returns when every connection is over.
@@ -121,6 +149,17 @@ pub async fn serve<S, B>(
             (&http, options.head_timeout, None)
         };
         let (http, phase) = (Arc::clone(http), watcher.clone());
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &options.tls {
+            let acceptor = tls.acceptor();
+            tokio::spawn(async move {
+                let greeting = handshake::greet(acceptor, stream, slot, patience, phase.clone());
+                if let Some(stream) = Box::pin(greeting).await {
+                    serve_one(http, stream, service, phase, patience, only).await;
+                }
+            });
+            continue;
+        }
         let stream = PeerStream::new(stream, slot);
         tokio::spawn(serve_one(http, stream, service, phase, patience, only));
     }

@@ -22,14 +22,16 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use ring::digest::{SHA256, digest};
+use tokio::sync::mpsc;
 
 use super::body::{Body, RequestBody};
 use super::endpoint;
 use super::listen::{ClientPeer, network};
 use super::site::{Sites, plain, same_path};
 use crate::access::Guard;
+use crate::drive::OwnedTask;
 
-/// Bytes of the body of a request: a form, or a small JSON document.
+/// Bytes of the body of a request, unless the page takes more: a form, or a small JSON document.
 pub const MAX_VISIT_BODY: usize = 64 << 10;
 
 /// Bodies of such requests that are read at a time, in all.
@@ -46,6 +48,8 @@ pub enum SitePage {
     Json(Box<dyn Fn(&Sites) -> String + Send + Sync>),
     /// Answers requests for its path and all below it, and does its own checks.
     Live(Arc<dyn LivePage>),
+    /// Leads browsers to another path.
+    Redirect(&'static str),
     /// Whether something is so: `ok`, or the status 503.
     Check(Box<dyn Fn() -> bool + Send + Sync>),
     /// Metrics in the text format of Prometheus, made when they are asked for.
@@ -55,7 +59,7 @@ pub enum SitePage {
 impl SitePage {
     /// Whether it only says that we are well: it needs no key.
     pub fn is_open(&self) -> bool {
-        matches!(self, Self::Text(_) | Self::Check(_))
+        matches!(self, Self::Text(_) | Self::Check(_) | Self::Redirect(_))
     }
 
     pub(super) fn is_at(&self, place: &str, path: &str) -> bool {
@@ -78,6 +82,11 @@ impl SitePage {
                 let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
                 let mut response = plain(StatusCode::OK, text(sites));
                 response.headers_mut().insert(CONTENT_TYPE, media);
+                response
+            }
+            Self::Redirect(path) => {
+                let mut response = endpoint::empty(StatusCode::FOUND);
+                response.headers_mut().insert(header::LOCATION, HeaderValue::from_static(path));
                 response
             }
             // It is asked before.
@@ -120,7 +129,7 @@ pub struct PageVisit {
     pub headers: HeaderMap,
     /// Where it comes from, if that is known. Of IPv6 it is the network.
     pub address: Option<IpAddr>,
-    /// Its body, of at most [`MAX_VISIT_BODY`] bytes.
+    /// Its body, of at most [`LivePage::max_body`] bytes.
     pub body: Bytes,
 }
 
@@ -138,6 +147,34 @@ pub type PageReply<'p> = Pin<Box<dyn Future<Output = Response<Bytes>> + Send + '
 pub trait LivePage: Send + Sync + 'static {
     /// Answers a request, of whatever method.
     fn visit(&self, visit: PageVisit) -> PageReply<'_>;
+
+    /// Answers with a stream, if the request asks for one. Asked before [`LivePage::visit`].
+    fn stream(&self, _visit: &PageVisit) -> Option<Response<PageStream>> {
+        None
+    }
+
+    /// Bytes that the body of a request may have.
+    fn max_body(&self, _parts: &Parts) -> usize {
+        MAX_VISIT_BODY
+    }
+}
+
+/// The body of a response that goes on: pieces as they come, from a task that ends when the
+/// reader is gone.
+#[derive(Debug)]
+pub struct PageStream {
+    /// The pieces. The sender waits while the reader is slow.
+    pub pieces: mpsc::Receiver<Bytes>,
+    /// Who sends them.
+    pub task: OwnedTask,
+}
+
+/// The value of a cookie; none if the request has it twice.
+pub fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = pairs.flat_map(|value| value.split(';')).filter_map(|it| it.split_once('='));
+    let mut found = pairs.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim());
+    found.next().filter(|_| found.next().is_none())
 }
 
 /// Whether a page at `place` answers for `path`: both are the same, or the path is below.
@@ -150,8 +187,9 @@ pub(super) fn covers(place: &str, path: &str) -> bool {
 pub(super) async fn receive(
     parts: Parts,
     body: impl RequestBody,
+    most: usize,
 ) -> Result<PageVisit, (StatusCode, &'static str)> {
-    let reading = tokio::time::timeout(BODY_TIME, read_body(body));
+    let reading = tokio::time::timeout(BODY_TIME, read_body(body, most));
     let late = |_| (StatusCode::REQUEST_TIMEOUT, "the request took too long\n");
     let body = reading.await.map_err(late)??;
     let address = parts.extensions.get::<ClientPeer>().and_then(ClientPeer::address).map(network);
@@ -160,13 +198,16 @@ pub(super) async fn receive(
     Ok(PageVisit { method, path, query, headers, address, body })
 }
 
-async fn read_body(body: impl RequestBody) -> Result<Bytes, (StatusCode, &'static str)> {
+async fn read_body(
+    body: impl RequestBody,
+    most: usize,
+) -> Result<Bytes, (StatusCode, &'static str)> {
     let mut body = pin!(body);
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let broken = |_| (StatusCode::BAD_REQUEST, "the request breaks off\n");
         let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
-        if read.len() + piece.len() > MAX_VISIT_BODY {
+        if read.len() + piece.len() > most {
             return Err((StatusCode::PAYLOAD_TOO_LARGE, "the request is too long\n"));
         }
         read.extend_from_slice(&piece);

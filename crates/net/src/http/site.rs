@@ -22,107 +22,36 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::revision::{Era, Revision};
+use switchboard_proto::revision::Era;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
-use super::body::{Body, BodyBudget, HttpCounters, RequestBody};
+use super::body::{Body, RequestBody};
 use super::endpoint::{self, HttpReply, HttpSessions};
 use super::listen::{self, ListenOptions};
 pub use super::page::SitePage;
 use super::page::{self, LivePage};
+pub use super::site_options::SiteOptions;
 use super::ws::{self, Sockets};
-use crate::access::{self, Authenticate, CorsGrant, EntryRequest, Guard, Who};
-use crate::backend::{Backend, PendingWork};
+use crate::access::{self, Authenticate, CorsGrant, EntryRequest, Guard};
+use crate::backend::{Backend, PendingWork, Through};
 use crate::connection::ClientConnection;
-use crate::connection::unread::Unread;
 use crate::drive;
 use crate::parked_calls::Parking;
-use crate::upstream::{self, Through};
+#[cfg(feature = "client")]
+use crate::upstream;
+use crate::who::Who;
 
-/// How a site behaves.
-#[derive(Clone, Debug)]
-pub struct SiteOptions {
-    /// Who may talk to it.
-    pub guard: Guard,
-    /// Bounds of each conversation.
-    pub limits: Arc<Limits>,
-    /// How long a stream is silent before a comment keeps it open; zero for no comments.
-    pub keep_alive: Duration,
-    /// How long the stream of a call is silent before its connection is ended and
-    /// the client comes back for the answer, where its revision has that; zero
-    /// for never.
-    pub hang_up: Duration,
-    /// Between two pieces of a request's body: longer than a network needs, short
-    /// enough that slow senders do not hold all connections.
-    pub body_pause: Duration,
-    /// Bytes of a request's body that have to come in each second, on average, once
-    /// a [`body_pause`](Self::body_pause) is over; zero for any number.
-    pub body_rate: u32,
-    /// The bytes of requests that may be held; shared by sites that count together.
-    pub bodies: Arc<BodyBudget>,
-    /// The bytes that clients may leave unread; shared by sites that count together.
-    pub unread: Arc<Unread>,
-    /// After which an unused session ends.
-    pub session_idle: Duration,
-    /// Sessions at once; beyond it new ones are refused.
-    pub max_sessions: usize,
-    /// Several clients share one server: keep what is not theirs from them.
-    pub shared: bool,
-    /// What clients see before these paths, where the site is nested in a router
-    /// or stands behind a proxy: `/tools`, or `https://example.com/tools`.
-    pub base: String,
-    /// Where the endpoint is; empty for nowhere.
-    pub path: String,
-    /// Where clients of the first revision listen; empty for nowhere.
-    pub sse_path: String,
-    /// Where they send.
-    pub message_path: String,
-    /// Where clients may open a `WebSocket`; empty for nowhere, as it is by default.
-    pub ws_path: String,
-    /// Whom every request has to pass.
-    pub authenticator: Option<Arc<dyn Authenticate>>,
-    /// Added to every answer.
-    pub headers: HeaderMap,
-    /// No sessions: each request of a legacy client stands alone, and its server
-    /// is greeted in this revision, unless the request names another. What needs a
-    /// session is not offered then.
-    pub stateless: Option<Revision>,
-    /// Whether clients of the modern era are served.
-    pub modern: bool,
-    /// Where it counts what it does.
-    pub tally: Arc<HttpCounters>,
-}
+pub use connected::ConnectedClient;
 
-impl Default for SiteOptions {
-    fn default() -> Self {
-        Self {
-            guard: Guard::loopback(),
-            limits: Arc::new(Limits::default()),
-            keep_alive: Duration::from_secs(15),
-            hang_up: Duration::ZERO,
-            body_pause: Duration::from_secs(30),
-            // A slow telephone sends ten times as much.
-            body_rate: 1024,
-            bodies: Arc::default(),
-            unread: Arc::default(),
-            session_idle: Duration::from_mins(30),
-            max_sessions: 1024,
-            shared: false,
-            base: String::new(),
-            path: "/mcp".to_owned(),
-            sse_path: "/sse".to_owned(),
-            message_path: "/message".to_owned(),
-            ws_path: String::new(),
-            authenticator: None,
-            headers: HeaderMap::new(),
-            stateless: None,
-            modern: true,
-            tally: Arc::default(),
-        }
-    }
+mod connected;
+
+/// Whether a browser asks. A client that has forgotten the path of the endpoint is told of it.
+fn wants_html(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(header::ACCEPT).iter();
+    accepted.any(|value| value.to_str().is_ok_and(|value| value.contains("text/html")))
 }
 
 /// A server on HTTP, for clients of every era and transport. Cheap to clone.
@@ -223,10 +152,10 @@ impl Site {
 
     /// Answers at the path that the request names.
     pub async fn route(&self, request: Request<impl RequestBody>) -> Response<Body> {
-        let SiteOptions { base, path, .. } = &self.inner.options;
-        match self.inner.options.place(request.uri().path()) {
+        let options = &self.inner.options;
+        match options.place(request.uri().path()) {
             Some(place) => self.answer(place, request).await,
-            None => nothing_here(&format!("{base}{path}")),
+            None => nothing_here(&format!("{}{}", options.base, options.first_path())),
         }
     }
 
@@ -266,6 +195,12 @@ impl SiteOptions {
         ];
         places.into_iter().find_map(|(name, place)| is(name).then_some(place))
     }
+
+    /// Where clients should come to: the endpoint, or what is served in its place.
+    fn first_path(&self) -> &str {
+        let paths = [&self.path, &self.sse_path, &self.ws_path];
+        paths.into_iter().find(|path| !path.is_empty()).map_or("", String::as_str)
+    }
 }
 
 /// What a site has at a path.
@@ -289,6 +224,9 @@ pub(super) fn nothing_here(place: &str) -> Response<Body> {
 }
 
 pub(crate) fn nothing_at(place: &str) -> String {
+    if place.is_empty() {
+        return "there is nothing here".to_owned();
+    }
     format!("there is nothing here; the MCP endpoint is {place}")
 }
 
@@ -327,10 +265,12 @@ impl Site {
     async fn admit(&self, parts: &Parts) -> Result<Admitted<'_>, Box<Response<Body>>> {
         let rules = self.inner.rules();
         let guard = &rules.guard;
-        if let Err(refused) = guard.check(parts) {
-            return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
-        }
         let SiteOptions { authenticator, headers: more, .. } = &self.inner.options;
+        if let Err(refused) = guard.check(parts) {
+            let mut response = plain(refused.status(), format!("{refused}\n"));
+            add_headers(&mut response, more);
+            return Err(Box::new(response));
+        }
         let request = EntryRequest::new(parts, guard);
         let who = access::authenticate(authenticator.as_ref(), request).await;
         if parts.method == Method::OPTIONS {
@@ -349,6 +289,10 @@ impl Site {
             Ok(who) => admitted.who = access::mark_by_token(who, &parts.headers),
             Err(denied) => return Err(Box::new(admitted.answer(Ok(denied.response())))),
         }
+        // Without servers of its own nothing leads back to it.
+        #[cfg(not(feature = "client"))]
+        let through = Through::default();
+        #[cfg(feature = "client")]
         let through = upstream::through(&parts.headers);
         if !through.is_empty() {
             if self.inner.backend.leads_back(&admitted.who, &through) {
@@ -374,14 +318,18 @@ impl Admitted<'_> {
     /// The answer, marked for the browsers that may read it.
     fn answer(self, reply: HttpReply) -> Response<Body> {
         let mut response = reply.unwrap_or_else(|refused| endpoint::refused(&refused));
-        for (name, value) in self.more {
-            response.headers_mut().insert(name, value.clone());
-        }
+        add_headers(&mut response, self.more);
         if let Some(grant) = self.grant {
             grant.apply(response.headers_mut());
         }
         response.body_mut().through = self.through;
         response
+    }
+}
+
+fn add_headers(response: &mut Response<Body>, more: &HeaderMap) {
+    for (name, value) in more {
+        response.headers_mut().insert(name, value.clone());
     }
 }
 
@@ -418,8 +366,8 @@ impl SiteState {
         headers: &HeaderMap,
     ) -> Result<Arc<ClientConnection>, Refusal> {
         let backend = Arc::clone(&self.backend);
-        let (limits, shared) = (&self.rules().limits, self.options.shared);
-        let client = ClientConnection::new(era, carrier, backend, limits, shared);
+        let (limits, sharing) = (&self.rules().limits, self.options.sharing);
+        let client = ClientConnection::new(era, carrier, backend, limits, sharing);
         client.carry(headers)?;
         client.speak_for(who);
         client.count_in(&self.options.unread);
@@ -482,6 +430,19 @@ impl Site {
         self.inner.sockets.close();
     }
 
+    /// Serves `listener` until `shutdown`; calls in flight then have
+    /// [`ListenOptions::grace`] to finish. Say [`Server::close`](crate::server::Server::close)
+    /// at the end of `shutdown`: then clients that listen are told that it is over.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        options: ListenOptions,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let guard = self.inner.rules().guard.clone();
+        Sites::new(guard, vec![self], Vec::new()).serve(listener, options, shutdown).await;
+    }
+
     /// Waits until no call is open that was made until now, in whichever era.
     pub async fn all_answered(&self) {
         for client in self.inner.clients() {
@@ -509,44 +470,6 @@ impl Site {
     /// Waits until the last `WebSocket` is closed: the listener does not know them.
     pub async fn sockets_closed(&self) {
         self.inner.sockets.all_closed().await;
-    }
-}
-
-/// A client that has a session, or listens.
-#[derive(Clone, Debug)]
-pub struct ConnectedClient {
-    /// The client.
-    pub client: Arc<ClientConnection>,
-    /// How it is connected: `http` or `sse`.
-    pub transport: &'static str,
-    /// Where it came in.
-    pub path: Arc<str>,
-}
-
-impl Site {
-    /// Everybody who has a session here, but for those on a `WebSocket`, and modern
-    /// clients that listen.
-    pub fn seen(&self) -> Vec<ConnectedClient> {
-        let SiteState { options, sessions, old, listens, .. } = &*self.inner;
-        let (path, sse_path) = (&options.path, &options.sse_path);
-        let places = [(sessions, "http", path), (listens, "http", path), (old, "sse", sse_path)];
-        let seen = places.into_iter().flat_map(|(sessions, transport, path)| {
-            let path: Arc<str> = path.as_str().into();
-            let clients = sessions.clients().into_iter();
-            clients.map(move |client| ConnectedClient { client, transport, path: path.clone() })
-        });
-        seen.collect()
-    }
-
-    /// Ends the listens of these clients, each with its result: those who still want
-    /// to hear of changes listen again, and look at what there is (SUB-8).
-    pub fn end_listens_of(&self, is_meant: impl Fn(&Who) -> bool) {
-        self.inner.listens.close_where("to listen again", |client| is_meant(client.who()));
-    }
-
-    /// How many listens of modern clients are open.
-    pub fn listens(&self) -> usize {
-        self.inner.listens.len()
     }
 }
 
@@ -626,7 +549,10 @@ impl Sites {
             }
             return site.answer(place, request).await;
         }
-        let page = inner.pages.iter().find(|(place, page)| page.is_at(place, path));
+        let is_html = wants_html(request.headers());
+        let is_meant = |page: &SitePage| is_html || !matches!(page, SitePage::Redirect(_));
+        let mut pages = inner.pages.iter();
+        let page = pages.find(|(place, page)| page.is_at(place, path) && is_meant(page));
         let (parts, body) = request.into_parts();
         match page.map(|(_, page)| page) {
             Some(SitePage::Live(page)) => self.visit(&**page, parts, body).await,
@@ -649,10 +575,12 @@ impl Sites {
         let Ok(reading) = self.inner.visits.try_acquire() else {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too many visitors\n".to_owned());
         };
-        let received = page::receive(parts, body).await;
+        let most = page.max_body(&parts);
+        let received = page::receive(parts, body, most).await;
         drop(reading);
-        match received {
-            Ok(visit) => page.visit(visit).await.map(Body::whole),
+        match received.map(|visit| (page.stream(&visit), visit)) {
+            Ok((Some(stream), _)) => stream.map(Body::piped),
+            Ok((None, visit)) => page.visit(visit).await.map(Body::whole),
             Err((status, text)) => plain(status, text.to_owned()),
         }
     }
@@ -681,7 +609,7 @@ impl Sites {
             (Err(denied), Some(_)) => denied.response(),
             // It is not even known who they are.
             (Err(denied), _) if denied.status == StatusCode::UNAUTHORIZED => denied.response(),
-            _ => nothing_here(self.each().first().map_or("", |site| site.options().path.as_str())),
+            _ => nothing_here(self.each().first().map_or("", |site| site.options().first_path())),
         };
         if let Some(grant) = guard.grant(&parts.headers) {
             grant.apply(response.headers_mut());
@@ -722,15 +650,42 @@ impl Sites {
         self.each().iter().for_each(Site::close);
     }
 
-    /// Serves `listener` until `shutdown`, as [`listen::serve`] does. All types are known
+    /// Serves `listener` until `shutdown`; calls in flight then have
+    /// [`ListenOptions::grace`] to finish, as [`stop`](Self::stop) says. All types are known
     /// here, so that no crate compiles the HTTP server for itself once more.
     pub fn serve(
         self,
         listener: TcpListener,
         options: ListenOptions,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.serve_until(listener, options, Box::pin(shutdown))
+    }
+
+    fn serve_until(
+        self,
+        listener: TcpListener,
+        options: ListenOptions,
         shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
     ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(listen::serve(listener, self, options, shutdown))
+        let (sites, grace) = (self.clone(), options.grace);
+        let (begin, stopped) = oneshot::channel::<()>();
+        let (tell, served) = oneshot::channel::<()>();
+        let serving = async move {
+            let shutdown = async move {
+                shutdown.await;
+                drop(begin);
+            };
+            listen::serve(listener, self, options, shutdown).await;
+            drop(tell);
+        };
+        let stopping = async move {
+            _ = stopped.await;
+            sites.stop(grace, async { _ = served.await }).await;
+        };
+        Box::pin(async {
+            tokio::join!(serving, stopping);
+        })
     }
 
     /// Ends every site within `grace`, which is that of the listener: calls go on

@@ -37,13 +37,14 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
-use super::body::{Body, BodyBudget, Charge, NEVER, charged};
+use super::body::{Body, NEVER};
 use super::endpoint::{HttpReply, empty};
 use super::site::{SiteState, plain};
-use crate::access::Who;
+use crate::charge::{BodyBudget, Charge, charged};
 use crate::connection::lock;
 use crate::drive::{DEFAULT_GRACE, Either, race, time_to_read_errors};
 use crate::pipe::Pipe;
+use crate::who::Who;
 
 type Upgrade = TokioIo<Upgraded>;
 type Socket = WebSocketStream<Join<MeteredRead, WriteHalf<Upgrade>>>;
@@ -109,7 +110,7 @@ pub(super) fn open(site: &SiteState, who: &Who, parts: &Parts, upgrade: OnUpgrad
     }
     let stay = who.stay()?;
     let limits = &site.rules().limits;
-    let pipe = Arc::new(Pipe::new(&site.backend, site.options.shared, limits, who));
+    let pipe = Arc::new(Pipe::new(&site.backend, site.options.sharing, limits, who));
     pipe.carry(&parts.headers)?;
     pipe.count_in(&site.options.unread);
     site.sockets.add(who, &pipe);

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Ask, Carrier, HeaderParams, Lane};
 use switchboard_proto::jsonrpc::{Id, parse};
 use switchboard_proto::patch;
@@ -134,8 +135,13 @@ async fn questions_that_follow_each_other_closely_share_a_round() {
 }
 
 fn on_pipe(parking: &Arc<Parking>, limits: &Limits) -> Arc<ClientConnection> {
-    let client =
-        ClientConnection::new(Era::Modern, Carrier::Pipe, Arc::new(Curious), limits, false);
+    let client = ClientConnection::new(
+        Era::Modern,
+        Carrier::Pipe,
+        Arc::new(Curious),
+        limits,
+        Sharing::Alone,
+    );
     client.park_in(parking);
     client
 }

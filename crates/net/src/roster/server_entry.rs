@@ -24,8 +24,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
 
 use super::cache::cache_key;
-use super::state::{Deferred, Definition, Definitions, ListKind, ListTerms};
+use super::state::{Deferred, Definition, Definitions, ListCounts, ListKind, ListTerms};
 use super::state::{ServerPhase, ServerState};
+use super::state_log::StateLog;
 use super::{Roster, RosterError, RosterShared};
 use crate::bridge::Bridge;
 use crate::client::{
@@ -47,6 +48,7 @@ pub(super) struct ServerEntry {
     pub(super) key: String,
     pub(super) state: watch::Sender<ServerState>,
     pub(super) lists: watch::Sender<ServerLists>,
+    pub(super) logged: StateLog,
     /// There while the server is ready; while it sleeps, as it was.
     client: Mutex<Option<(Client, Arc<WatchedConnection>)>>,
     /// The latest connection, and the task that keeps it.
@@ -64,8 +66,10 @@ pub(super) struct ServerLists {
     pub(super) definitions: Arc<Definitions>,
     /// Of each kind; none for what the server does not have.
     terms: [Option<ListTerms>; 4],
-    /// The definitions are its own, of whatever time.
+    /// The definitions are its own, of whatever time, or those of the server before it.
     pub(super) is_known: bool,
+    /// The definitions are those of the server before it.
+    is_inherited: bool,
     /// The cache has been asked.
     pub(super) is_loaded: bool,
 }
@@ -96,6 +100,7 @@ impl ServerEntry {
             key,
             state: watch::Sender::new(ServerState::new(ServerPhase::Queued)),
             lists: watch::Sender::default(),
+            logged: StateLog::default(),
             client: Mutex::default(),
             kept: Mutex::default(),
             remembered,
@@ -109,8 +114,30 @@ impl ServerEntry {
         let old = old.lists.borrow().clone();
         self.lists.send_modify(|lists| {
             lists.definitions = old.definitions;
-            lists.is_known = old.is_known;
+            (lists.is_known, lists.is_inherited) = (old.is_known, true);
         });
+    }
+
+    /// It cannot be used, so it offers nothing of the server before it any more; the lists that
+    /// are different now.
+    pub(super) fn disinherit(&self) -> Vec<ListKind> {
+        let mut different = Vec::new();
+        self.lists.send_if_modified(|lists| {
+            let is_inherited = std::mem::take(&mut lists.is_inherited);
+            if is_inherited {
+                let had = |kind: &ListKind| !lists.definitions[*kind as usize].is_empty();
+                different.extend(ListKind::ALL.into_iter().filter(had));
+                (lists.definitions, lists.is_known) = (Arc::default(), false);
+            }
+            is_inherited
+        });
+        different
+    }
+
+    /// How much it offers.
+    pub(super) fn counts(&self) -> ListCounts {
+        let definitions = Arc::clone(&self.lists.borrow().definitions);
+        ListCounts(ListKind::ALL.map(|kind| definitions[kind as usize].len()))
     }
 
     /// The server is in this state from here on.
@@ -148,7 +175,7 @@ impl ServerEntry {
                 }
             }
             known.definitions = Arc::new(definitions);
-            known.is_known = true;
+            (known.is_known, known.is_inherited) = (true, false);
         });
         different
     }
@@ -158,12 +185,14 @@ impl ServerEntry {
         let mut different = Vec::new();
         self.lists.send_modify(|lists| {
             lists.is_loaded = true;
-            // A server that was quicker knows better.
-            if let Some(found) = found.filter(|_| !lists.is_known) {
-                let has = |kind: &ListKind| !found[*kind as usize].is_empty();
-                different.extend(ListKind::ALL.into_iter().filter(has));
+            // A server that was quicker knows better; one that was before it does not.
+            let is_news = !lists.is_known || lists.is_inherited;
+            if let Some(found) = found.filter(|_| is_news) {
+                let at = |kind: &ListKind| *kind as usize;
+                let is_other = |kind: &ListKind| found[at(kind)] != lists.definitions[at(kind)];
+                different.extend(ListKind::ALL.into_iter().filter(is_other));
                 lists.definitions = Arc::new(found);
-                lists.is_known = true;
+                (lists.is_known, lists.is_inherited) = (true, false);
             }
         });
         different
@@ -373,7 +402,7 @@ impl ConnectionTask {
         let watcher: Arc<WatchedConnection> = Arc::clone(connection);
         options.callbacks.watcher = Some(watcher);
         let until = now() + entry.connect;
-        let connecting = timeout_at(until.into(), Client::connect(server, options));
+        let connecting = timeout_at(until.into(), options.connect(server));
         match connection.stop.until(connecting).await {
             // Dropping it has ended it.
             None => {}
@@ -466,14 +495,22 @@ impl ConnectionTask {
             if entry.server.leads_back() {
                 return self.broken(Failure::LOOP);
             }
-            if let Ok(lists) = lists {
-                pause = roster.options.coalesce;
-                roster.offer(entry, lists);
-                roster.store(entry).await;
-            } else {
-                pause = (pause * 2).clamp(AGAIN, SELDOM);
-                connection.changed(kinds);
-                connection.doubt();
+            match lists {
+                Ok(lists) => {
+                    pause = roster.options.coalesce;
+                    roster.offer(entry, lists);
+                    roster.store(entry).await;
+                }
+                Err(error) => {
+                    // Once: its state does not change by it.
+                    if pause == roster.options.coalesce {
+                        let server = &*entry.name;
+                        tracing::warn!(server, "its lists cannot be read again: {error}");
+                    }
+                    pause = (pause * 2).clamp(AGAIN, SELDOM);
+                    connection.changed(kinds);
+                    connection.doubt();
+                }
             }
         }
     }

@@ -156,6 +156,16 @@ impl ListKind {
         self.names().2
     }
 
+    /// One of it, in a word.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Tools => "tool",
+            Self::Prompts => "prompt",
+            Self::Resources => "resource",
+            Self::Templates => "resource template",
+        }
+    }
+
     /// The capability that a server declares for it.
     pub fn capability(self) -> &'static str {
         if self == Self::Templates { "resources" } else { self.member().key() }
@@ -214,6 +224,23 @@ impl ListTerms {
     }
 }
 
+/// How much servers offer of each kind, for people: `11 tools, 1 prompt`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ListCounts(pub [usize; 4]);
+
+impl fmt::Display for ListCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let offered = ListKind::ALL.into_iter().filter(|kind| self.0[*kind as usize] > 0);
+        let counted = |kind: ListKind| {
+            let count = self.0[kind as usize];
+            format!("{count} {}{}", kind.noun(), if count == 1 { "" } else { "s" })
+        };
+        let texts: Vec<_> = offered.map(counted).collect();
+        f.write_str(if texts.is_empty() { "no tools" } else { "" })?;
+        f.write_str(&texts.join(", "))
+    }
+}
+
 /// All that one server offers, by its kind.
 pub(super) type Definitions = [Vec<Bytes>; 4];
 
@@ -266,6 +293,8 @@ pub enum RosterError {
 
 /// How servers are brought up and kept.
 #[derive(Clone, Debug)]
+#[must_use]
+#[non_exhaustive]
 pub struct RosterOptions {
     /// How to connect, unless said otherwise for a server.
     pub client: ClientOptions,
@@ -297,6 +326,9 @@ pub struct RosterOptions {
     pub close: Duration,
     /// Servers at most.
     pub servers: usize,
+    /// Whether the log has changes of servers at `debug` only, because another roster has the
+    /// same servers.
+    pub is_quiet: bool,
 }
 
 impl Default for RosterOptions {
@@ -316,13 +348,47 @@ impl Default for RosterOptions {
             // A child has six seconds to end in; see `stdio::child::Grace`.
             close: Duration::from_secs(10),
             servers: 1024,
+            is_quiet: false,
         }
+    }
+}
+
+setters! {
+    RosterOptions {
+        client: ClientOptions,
+        cache: impl Into<Option<Cache>>,
+        at_once: usize,
+        turn: Duration,
+        patience: Duration,
+        connect: Duration,
+        wait: Duration,
+        attempts: u32,
+        rest: Duration,
+        probe: impl Into<Option<Duration>>,
+        coalesce: Duration,
+        close: Duration,
+        servers: usize,
+    }
+}
+
+impl RosterOptions {
+    /// Logs changes of servers at `debug` only.
+    pub fn quiet(mut self) -> Self {
+        self.is_quiet = true;
+        self
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_name_what_there_is() {
+        let text = |counts| ListCounts(counts).to_string();
+        assert_eq!(text([11, 1, 0, 2]), "11 tools, 1 prompt, 2 resource templates");
+        assert_eq!(text([0; 4]), "no tools");
+    }
 
     /// wire: CACHE-2
     #[test]

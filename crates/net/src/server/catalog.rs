@@ -361,9 +361,17 @@ fn read_arguments(call: &Request) -> Result<PromptArguments, Error> {
 describe!(PromptDraft);
 
 impl PromptDraft {
-    /// An argument it takes.
-    pub fn argument(mut self, name: &str, description: &str, required: bool) -> Self {
-        let entry = json!({"name": name, "description": description, "required": required});
+    /// An argument that it must be given.
+    pub fn argument(self, name: &str, description: &str) -> Self {
+        self.with_argument(&json!({"name": name, "description": description, "required": true}))
+    }
+
+    /// An argument that may be left out.
+    pub fn optional_argument(self, name: &str, description: &str) -> Self {
+        self.with_argument(&json!({"name": name, "description": description, "required": false}))
+    }
+
+    fn with_argument(mut self, entry: &Value) -> Self {
         let arguments = self.members.entry("arguments").or_insert_with(|| json!([]));
         arguments.as_array_mut().into_iter().for_each(|arguments| arguments.push(entry.clone()));
         self

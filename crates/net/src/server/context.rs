@@ -19,18 +19,20 @@ use switchboard_proto::jsonrpc::{Id, Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::code;
 use switchboard_proto::revision::{Era, Revision};
+use switchboard_proto::types::Level;
 use tokio::sync::oneshot;
 
 use super::handler::Error;
+use super::schema::SchemaCheck;
 use super::server_tasks::{self, ServerTask};
-use super::session::{Caller, Level};
-use super::tool::{Tool, complaints};
+use super::session::Caller;
+use super::tool::Tool;
 use super::{Server, notification};
 use crate::backend::PendingWork;
-use crate::call::{Call, CallHolder, ReplySink as _};
+use crate::call::{Asker, Call, CallHolder, ReplySink as _};
 use crate::connection::{ClientConnection, lock};
 use crate::drive::{Either, Stop, race};
-use crate::upstream::Upstream;
+use crate::who::Who;
 
 /// How long a person may think. The TypeScript SDK gives as much (GW-14).
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -45,7 +47,8 @@ const MOST_OPEN: usize = 16_384;
 /// ([`elicit`](Self::elicit), [`elicit_url`](Self::elicit_url)), the client's model
 /// ([`sample`](Self::sample)), or where the client works ([`roots`](Self::roots)).
 /// Whether a question is a request or a second round is the client's era, and
-/// not the call's business.
+/// not the call's business. Questions and answers are JSON; [`typed`](Self::typed) has the
+/// same with types.
 #[derive(Clone)]
 pub struct Context {
     pub(super) state: Arc<CallInHand>,
@@ -57,6 +60,8 @@ pub struct Context {
 pub(super) struct CallInHand {
     pub(super) server: Arc<Server>,
     pub(super) caller: Caller,
+    /// Who was let in.
+    who: Who,
     /// Who calls, as it says of itself at present, and what progress goes by. Both are
     /// others when the client comes back with input.
     speaker: Mutex<(Caller, Option<Bytes>)>,
@@ -75,9 +80,14 @@ pub(super) struct CallInHand {
 
 impl CallInHand {
     fn new(server: Arc<Server>, speaker: (Caller, Option<Bytes>), channel: CallChannel) -> Self {
+        let who = match &channel {
+            CallChannel::Call { client, .. } => client.who().clone(),
+            CallChannel::Task(_) => Who::default(),
+        };
         Self {
             server,
             caller: speaker.0.clone(),
+            who,
             speaker: Mutex::new(speaker),
             channel,
             task_ttl: None,
@@ -181,6 +191,7 @@ impl Context {
         let (server, channel) = (Arc::clone(&self.state.server), CallChannel::Task(task));
         let mut state = CallInHand::new(server, self.state.speaker(), channel);
         state.reported = Mutex::new(*lock(&self.state.reported));
+        state.who = self.state.who.clone();
         Self { state: Arc::new(state), tool: self.tool.clone() }
     }
 
@@ -246,6 +257,12 @@ impl Context {
         self.state.unwanted.said().await;
     }
 
+    /// Who was let in, by the [`Authenticate`](crate::access::Authenticate) of the site that
+    /// the call came by; nobody in particular where nobody is asked.
+    pub fn who(&self) -> &Who {
+        &self.state.who
+    }
+
     /// What the client calls itself (`name`, `version`, ...). Never to be trusted (MOD-7).
     pub fn client_info(&self) -> Option<Value> {
         self.state.speaker().0.client()
@@ -288,9 +305,8 @@ impl Context {
         let params = json!({"message": message, "requestedSchema": schema});
         let answer = self.ask(method::ELICIT, params).await.map(Elicited::read)?;
         if let Elicited::Accept(content) = &answer {
-            let form = jsonschema::validator_for(&schema);
-            let form = form.map_err(|error| Error::internal(error.to_string()))?;
-            if let Some(why) = complaints(&form, content) {
+            let form = SchemaCheck::new(&schema).map_err(Error::internal)?;
+            if let Some(why) = form.complaints(content) {
                 let why = format!("the answer does not fit the form: {why}");
                 return Err(Error::invalid_params(why));
             }
@@ -401,9 +417,9 @@ impl fmt::Debug for Context {
 
 /// What a person made of a question.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Elicited {
+pub enum Elicited<T = Value> {
     /// They answered; the content fits the form.
-    Accept(Value),
+    Accept(T),
     /// They said no.
     Decline,
     /// They dismissed it.
@@ -486,7 +502,7 @@ impl<'a> OpenQuestion<'a> {
             |params: &Value| Message::request(&id, method, Some(params.to_string().as_bytes()));
         let state = &self.cx.state;
         // The server takes the answer itself.
-        let asker = Weak::<Upstream>::new();
+        let asker = Weak::<NoAsker>::new();
         match (&state.channel, state.client()) {
             (CallChannel::Call { client, exchange }, _) => {
                 client.introduce(&state.server.identity.text);
@@ -530,7 +546,7 @@ impl VisitPage {
     /// A page at `url`; `message` says to the person what for.
     pub fn new(message: &str, url: &str) -> Result<Self, Error> {
         let (message, url) = (message.to_owned(), url.to_owned());
-        Ok(Self { id: crate::server::random_id()?, message, url })
+        Ok(Self { id: super::random_id()?, message, url })
     }
 
     /// What tells it from others: for the page itself, so that it can say when it is done.
@@ -563,7 +579,7 @@ const FORMATS: [&str; 4] = ["date", "date-time", "email", "uri"];
 
 /// What is wrong with a form, if anything. A form is an object of flat properties,
 /// each a string, a number, a boolean, or a choice (MRTR-14). Clients draw nothing else.
-fn form_complaint(schema: &Value) -> Option<String> {
+pub(super) fn form_complaint(schema: &Value) -> Option<String> {
     if schema["type"] != "object" {
         return Some("a form must have \"type\": \"object\"".to_owned());
     }
@@ -594,6 +610,19 @@ fn unfit(property: &Value) -> Option<&'static str> {
             (!choice).then_some("is an array, but no choice from a list")
         }
         _ => Some("is neither a string, a number, a boolean nor a choice"),
+    }
+}
+
+/// Stands where a server would that hears the answer itself; there is none.
+enum NoAsker {}
+
+impl Asker for NoAsker {
+    fn supply(self: Arc<Self>, _: Ask, _: &Message) -> PendingWork {
+        match *self {}
+    }
+
+    fn progress(self: Arc<Self>, _: Message) -> PendingWork {
+        match *self {}
     }
 }
 

@@ -1,6 +1,7 @@
 //! The raw level of a server: its [`Handler`] with requests, notifications and errors.
 
 use std::borrow::Cow;
+use std::error;
 use std::fmt;
 use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
@@ -221,8 +222,7 @@ impl Server {
 ///
 /// What a tool has to say about its own failure is a result with `isError`
 /// instead ([`ToolResult::error`](super::ToolResult::error)): models read that.
-#[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
-#[error("{message}")]
+#[derive(Clone, Debug, Serialize)]
 pub struct Error {
     /// Outside -32768..-32000 if it is your own (ERR-1).
     pub code: i64,
@@ -231,12 +231,46 @@ pub struct Error {
     /// For programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
+    /// For us alone.
+    #[serde(skip)]
+    pub(super) source: Option<Arc<dyn error::Error + Send + Sync>>,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// Two are the same if the client cannot tell them apart.
+impl PartialEq for Error {
+    fn eq(&self, other: &Self) -> bool {
+        let said = |it: &Self| (it.code, it.message.clone(), it.data.clone());
+        said(self) == said(other)
+    }
 }
 
 impl Error {
     /// An error with a code of your own.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
+        Self { code, message: message.into(), data: None, source: None }
+    }
+
+    /// The same, with what it came of: for a log of yours, or for a
+    /// [`Middleware`](super::Middleware). The client does not learn it.
+    #[must_use]
+    pub fn with_source(
+        mut self,
+        source: impl Into<Box<dyn error::Error + Send + Sync + 'static>>,
+    ) -> Self {
+        self.source = Some(Arc::from(source.into()));
+        self
     }
 
     /// The same, with something for programs.
@@ -291,12 +325,12 @@ impl Error {
         let error = answer.payload_value()?;
         let message = error["message"].as_str().unwrap_or("the client refused").to_owned();
         let code = error["code"].as_i64().unwrap_or(code::INTERNAL);
-        Some(Self { code, message, data: error.get("data").cloned() })
+        Some(Self { data: error.get("data").cloned(), ..Self::new(code, message) })
     }
 }
 
 impl From<Refusal> for Error {
     fn from(why: Refusal) -> Self {
-        Self { code: why.rpc_code().into(), message: why.to_string(), data: why.data() }
+        Self { data: why.data(), ..Self::new(why.rpc_code().into(), why.to_string()) }
     }
 }

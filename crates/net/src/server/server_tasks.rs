@@ -506,7 +506,7 @@ async fn task_result(task: &ServerTask) -> Result<Bytes, Error> {
     match over.ok().and_then(|progress| progress.end.clone()) {
         Some(TaskEnd::Result(result)) => {
             let result = result.with_meta(RELATED, json!({"taskId": task.id}));
-            result.to_text()
+            Ok(result.to_text())
         }
         Some(TaskEnd::Error(error)) => Err(error),
         Some(TaskEnd::Cancelled) | None => Err(Error::invalid_params("the task was cancelled")),

@@ -2,11 +2,9 @@
 //! of them hears of changes: sessions by themselves, modern clients by a listen.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Id, Member, Message};
@@ -14,7 +12,8 @@ use switchboard_proto::method::{self, meta};
 use switchboard_proto::project;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
-use switchboard_proto::server::legacy::Phase;
+use switchboard_proto::server::legacy::{Phase, covers};
+use switchboard_proto::types::Level;
 
 use super::handler::{Error, RawResult, Request};
 use super::{ClientCall, Server, notification, server_tasks};
@@ -74,13 +73,6 @@ impl ServerSession {
         watched.insert(uri.into());
         Ok(())
     }
-}
-
-/// Whether `uri` is `watched` or lies beneath it (SUB-13); `file:///ab` is not beneath `file:///a`.
-pub(crate) fn covers(watched: &str, uri: &str) -> bool {
-    uri.strip_prefix(watched).is_some_and(|rest| {
-        rest.is_empty() || watched.ends_with('/') || rest.starts_with(['/', '?', '#'])
-    })
 }
 
 /// Where to look up what is known of the caller.
@@ -234,43 +226,10 @@ impl Server {
     }
 }
 
-/// The eight levels of syslog, least grave first.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the names are syslog's own")]
-pub enum Level {
-    Debug,
-    Info,
-    Notice,
-    Warning,
-    Error,
-    Critical,
-    Alert,
-    Emergency,
-}
-
-impl Level {
-    /// As it stands on the wire.
-    pub fn as_str(self) -> &'static str {
-        method::LEVELS[self as usize]
-    }
-
-    /// The level of that name, if there is one.
-    pub fn parse(name: &str) -> Option<Self> {
-        serde_json::from_value(name.into()).ok()
-    }
-}
-
 /// The level of that name, or what is wrong with the name.
 pub(super) fn read_level(name: &str) -> Result<Level, String> {
     let why = || format!("there is no log level {name:?}; there are {}", method::LEVELS.join(", "));
     Level::parse(name).ok_or_else(why)
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// Listens at once, over all clients (SUB-12).

@@ -6,22 +6,29 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use http::HeaderMap;
-use jsonschema::Validator;
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
-use serde::ser::SerializeMap as _;
+use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::header::param::{self, Annotation};
+use switchboard_proto::json;
+use switchboard_proto::jsonrpc::Part;
+use switchboard_proto::method::meta;
 use switchboard_proto::project;
 use switchboard_proto::refusal::Refusal;
+use switchboard_proto::types::{CallToolResult, ContentBlock};
 
 use super::catalog::{self, BuildError, Code, ListedEntry, describe};
 use super::context::Context;
-use super::handler::{BoxedFuture, Error, RawResult};
+use super::handler::{BoxedFuture, Error};
+use super::schema::SchemaCheck;
+#[cfg(feature = "schema")]
+use super::schema::schema_of;
 use super::server_tasks::TaskSupport;
 
 /// A tool that is complete: it has a name, a schema, and something to do.
@@ -62,9 +69,9 @@ type Run = dyn Fn(Value, Context) -> BoxedFuture<Result<ToolResult, Error>> + Se
 /// What is made of the schemas once, to be used at every call.
 #[derive(Debug)]
 struct ToolChecks {
-    input: Validator,
+    input: SchemaCheck,
     annotations: Vec<Annotation>,
-    output: Option<Validator>,
+    output: Option<SchemaCheck>,
     /// Legacy clients know the output schema inside another.
     is_wrapped: bool,
 }
@@ -121,7 +128,7 @@ impl Tool {
 
     /// What is wrong with the arguments, if anything.
     pub(super) fn complaint(&self, arguments: &Value) -> Option<String> {
-        complaints(&self.checks.as_ref().ok()?.input, arguments)
+        self.checks.as_ref().ok()?.input.complaints(arguments)
     }
 
     /// Whether legacy clients know its output schema inside another.
@@ -134,16 +141,13 @@ impl Tool {
     /// could not rely on. A failure of the tool promises nothing.
     pub(super) fn check_output(&self, result: ToolResult) -> Result<ToolResult, Error> {
         let output = self.checks.as_ref().ok().and_then(|checks| checks.output.as_ref());
-        let Some(validator) = output.filter(|_| !result.is_error && result.created.is_none())
-        else {
+        let Some(check) = output.filter(|_| !result.is_error && result.created.is_none()) else {
             return Ok(result);
         };
         let why = match &result.structured {
             None => Some("there is no structured content".to_owned()),
             // Without the values: a log is read by others than the client.
-            Some(value) => validator.iter_errors(value).next().map(|error| {
-                format!("structuredContent{}: {}", error.instance_path(), error.masked())
-            }),
+            Some(value) => check.masked_complaint(value),
         };
         let Some(why) = why else { return Ok(result) };
         let tool = self.name();
@@ -188,6 +192,7 @@ impl<A> ToolDraft<A> {
     }
 
     /// The arguments are a `T`: their schema is made from the type.
+    #[cfg(feature = "schema")]
     pub fn input<T: JsonSchema + DeserializeOwned>(self) -> ToolDraft<T> {
         self.with_input(schema_of::<T>())
     }
@@ -210,6 +215,7 @@ impl<A> ToolDraft<A> {
 
     /// The structured content of results is a `T`. One that is not is an
     /// internal error and a line in the log, and is not sent.
+    #[cfg(feature = "schema")]
     pub fn output<T: JsonSchema>(mut self) -> Self {
         self.output = Some(schema_of::<T>());
         self
@@ -265,51 +271,20 @@ impl<A> ToolDraft<A> {
         let parse = |text: &str| -> Result<Value, String> {
             serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))
         };
-        let compile =
-            |schema: &Value| jsonschema::validator_for(schema).map_err(|error| error.to_string());
         let wrong = |why| BuildError::Schema { tool: self.name.clone(), why };
         let schema = parse(&self.input).map_err(wrong)?;
         if schema["type"] != "object" {
             return Err(wrong("the schema of arguments must have \"type\": \"object\"".to_owned()));
         }
-        let input = compile(&schema).map_err(wrong)?;
+        let input = SchemaCheck::new(&schema).map_err(wrong)?;
         let annotations = param::annotations(&schema).map_err(|error| wrong(error.to_string()))?;
-        let output = self.output.as_ref().map(|text| compile(&parse(text)?)).transpose();
+        let output = self.output.as_ref().map(|text| SchemaCheck::new(&parse(text)?)).transpose();
         let output =
             output.map_err(|why| BuildError::OutputSchema { tool: self.name.clone(), why })?;
         let is_wrapped = self.output.as_ref().is_some_and(|it| project::wraps(it.as_bytes()));
         catalog::check_meta(&self.members)?;
         Ok(ToolChecks { input, annotations, output, is_wrapped })
     }
-}
-
-/// Complaints about one set of arguments. More would not help anybody.
-const MOST_COMPLAINTS: usize = 8;
-
-/// Bytes of one complaint, which may quote the value that it is about.
-const LONGEST_COMPLAINT: usize = 512;
-
-/// The schema of a type, JSON Schema 2020-12, self-contained.
-fn schema_of<T: JsonSchema>() -> String {
-    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
-    schema.as_value().to_string()
-}
-
-/// Which members are wrong, and why; none if all are right.
-pub(super) fn complaints(validator: &Validator, arguments: &Value) -> Option<String> {
-    let mut errors = validator.iter_errors(arguments).take(MOST_COMPLAINTS).map(|error| {
-        let mut complaint = match error.instance_path().as_str() {
-            "" => error.to_string(),
-            place => format!("{place}: {error}"),
-        };
-        if complaint.len() > LONGEST_COMPLAINT {
-            complaint.truncate(complaint.floor_char_boundary(LONGEST_COMPLAINT));
-            complaint.push_str("...");
-        }
-        complaint
-    });
-    let first = errors.next()?;
-    Some(errors.fold(first, |all, next| format!("{all}; {next}")))
 }
 
 /// The result of a tool: content for models, structure for programs.
@@ -372,36 +347,52 @@ impl ToolResult {
         self.is_error
     }
 
+    /// Whether the call goes on as a task, so that there is no more to see here.
+    pub fn is_task(&self) -> bool {
+        self.created.is_some()
+    }
+
     /// As it stands on the wire.
-    pub(super) fn to_text(&self) -> RawResult {
-        let text = serde_json::to_vec(self);
-        text.map(Into::into).map_err(|error| Error::internal(error.to_string()))
+    pub(super) fn to_text(&self) -> Bytes {
+        let mut text = Vec::new();
+        if let Some(created) = &self.created {
+            json::write(created, &mut text);
+            return text.into();
+        }
+        text.extend_from_slice(b"{\"content\":[");
+        match &self.structured {
+            Some(value) if self.content.is_empty() => {
+                Content::text(value.to_string()).write(&mut text);
+            }
+            _ => {
+                for (number, content) in self.content.iter().enumerate() {
+                    text.extend_from_slice(if number == 0 { b"" } else { b"," });
+                    content.write(&mut text);
+                }
+            }
+        }
+        text.push(b']');
+        if let Some(value) = &self.structured {
+            text.extend_from_slice(b",\"structuredContent\":");
+            json::write(value, &mut text);
+        }
+        if self.is_error {
+            text.extend_from_slice(b",\"isError\":true");
+        }
+        if !self.meta.is_empty() {
+            text.extend_from_slice(b",\"_meta\":");
+            json::write_object(&self.meta, &mut text);
+        }
+        text.push(b'}');
+        text.into()
     }
 }
 
 /// As it stands on the wire.
 impl Serialize for ToolResult {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if let Some(created) = &self.created {
-            return created.serialize(serializer);
-        }
-        let mut members = serializer.serialize_map(None)?;
-        match &self.structured {
-            Some(value) if self.content.is_empty() => {
-                members.serialize_entry("content", &[Content::text(value.to_string())])?;
-            }
-            _ => members.serialize_entry("content", &self.content)?,
-        }
-        if let Some(value) = &self.structured {
-            members.serialize_entry("structuredContent", value)?;
-        }
-        if self.is_error {
-            members.serialize_entry("isError", &true)?;
-        }
-        if !self.meta.is_empty() {
-            members.serialize_entry("_meta", &self.meta)?;
-        }
-        members.end()
+        let value = Part::new(&self.to_text()).value();
+        value.ok_or_else(|| S::Error::custom("the result is no JSON"))?.serialize(serializer)
     }
 }
 
@@ -533,6 +524,17 @@ impl Content {
         Self { block: Block::Any(block) }
     }
 
+    fn write(&self, out: &mut Vec<u8>) {
+        match &self.block {
+            Block::Text(block) => {
+                out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
+                json::write_string(&block.text, out);
+                out.push(b'}');
+            }
+            Block::Any(block) => json::write(block, out),
+        }
+    }
+
     /// A picture.
     pub fn image(bytes: impl AsRef<[u8]>, mime: &str) -> Self {
         Self::encoded("image", bytes.as_ref(), mime)
@@ -582,6 +584,33 @@ impl From<String> for Content {
     }
 }
 
+/// A block that came from elsewhere: a client's model, or another server.
+impl From<ContentBlock> for Content {
+    fn from(block: ContentBlock) -> Self {
+        match block {
+            ContentBlock::Other(block) => Self::any(block),
+            block => Self::any(json!(block)),
+        }
+    }
+}
+
+/// A result that came from another server. Members that no revision has are left out, and so
+/// is what its `_meta` says about that server and its task.
+impl From<CallToolResult> for ToolResult {
+    fn from(result: CallToolResult) -> Self {
+        let is_error = result.failed();
+        let mut said = result.meta.unwrap_or_default();
+        said.retain(|key, _| ![meta::SERVER, meta::RELATED_TASK].contains(&key.as_str()));
+        Self {
+            is_error,
+            content: result.content.into_iter().map(Into::into).collect(),
+            structured: result.structured_content,
+            meta: said,
+            created: None,
+        }
+    }
+}
+
 /// What is in a resource: text or bytes under a URI.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
@@ -622,5 +651,16 @@ mod tests {
         assert_eq!(failed.structured, Some(expected));
         let worked = ToolResult::from(ToolOutcome::success("done").with("success", false));
         assert_eq!(worked.structured, Some(json!({"success": true})));
+    }
+
+    #[test]
+    fn a_result_of_another_server_does_not_say_who_that_was() {
+        let said = json!({
+            "io.modelcontextprotocol/serverInfo": {"name": "other", "version": "1"},
+            "io.modelcontextprotocol/related-task": {"taskId": "theirs"},
+            "a/b": 1,
+        });
+        let result = CallToolResult::new([]).meta(said.as_object().unwrap().clone());
+        assert_eq!(Value::Object(ToolResult::from(result).meta), json!({"a/b": 1}));
     }
 }

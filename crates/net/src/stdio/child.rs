@@ -37,7 +37,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub use self::command::{Command, ParseError, SpawnError};
+pub use self::command::{Command, ParseError, SpawnError, StderrListener};
 pub use switchboard_proto::failure::{Exit, Status};
 
 use self::command::path_of;
@@ -143,7 +143,7 @@ impl Command {
         };
         let drain = tokio::spawn(stderr::drain(
             errors,
-            self.name.clone(),
+            (self.name.clone(), self.listener.clone()),
             Arc::clone(&hidden),
             Arc::clone(&tail),
         ));

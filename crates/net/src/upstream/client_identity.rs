@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderMap;
+use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::limits::Limits;
@@ -12,9 +13,9 @@ use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
 use super::ServerTarget;
-use crate::access::Who;
 use crate::bridge::Bridge;
 use crate::connection::{ClientConnection, size};
+use crate::who::Who;
 
 /// All that servers can tell a client from others by.
 #[derive(Clone)]
@@ -87,7 +88,8 @@ impl ViaBridge {
     /// A client with this identity, to the bridge.
     pub(crate) fn client(&self, era: Era) -> Arc<ClientConnection> {
         let backend: Arc<Bridge> = Arc::clone(&self.bridge);
-        let client = ClientConnection::new(era, Carrier::Http, backend, &Limits::default(), true);
+        let client =
+            ClientConnection::new(era, Carrier::Http, backend, &Limits::default(), Sharing::Shared);
         client.speak_for(&self.identity.who);
         if let Some(carried) = &self.identity.carried {
             // It was carried before, and is no longer now.

@@ -29,7 +29,7 @@ use crate::call::{Call, ReplySink};
 use crate::connection::{ClientConnection, lock, next_number};
 use crate::drive::{Either, now, race};
 use crate::http::fetch::FetchBody;
-use crate::http::{content_type, is_event_stream};
+use crate::http::{content_type, is_event_stream, is_json};
 
 /// Numbers the connections, so that no two use the same number for a question.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
@@ -229,13 +229,15 @@ impl Upstream {
         let code = response.status().as_u16();
         let media = content_type(response.headers()).unwrap_or_default();
         let (answer, is_sse, failure) = if response.status().is_success() {
+            let is_other = !is_json(media) && !is_event_stream(media);
+            let other: Option<Box<str>> = is_other.then(|| media.into());
             let (answer, is_sse) = if is_event_stream(media) {
                 self.first_answer(response.into_body()).await
             } else {
                 let body = Limited::new(response.into_body(), self.limits.message).collect().await;
                 (body.ok().and_then(|body| as_answer(body.to_bytes())), false)
             };
-            let failure = Failure::NotMcp { status: code, media: None };
+            let failure = Failure::NotMcp { status: code, media: other };
             let failure = answer.is_none().then_some(failure);
             (answer, is_sse, failure)
         } else {

@@ -13,7 +13,6 @@ use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{self, Answered, InvalidMessage, Message};
 
 use super::Upstream;
-use super::http::lane_of;
 use crate::backend::PendingWork;
 use crate::connection::lock;
 use crate::drive::{Throttle, TooMuch, now};
@@ -142,7 +141,7 @@ impl Upstream {
             let lane = match answered {
                 Answered::Nothing => return,
                 _ if lane != Lane::MAIN => Some(lane),
-                Answered::Call(id) => lane_of(&id),
+                Answered::Call(id) => half.lane_of(&id),
                 Answered::Unknown => half.only_call(),
             };
             match lane {

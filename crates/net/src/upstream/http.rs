@@ -400,7 +400,7 @@ impl Upstream {
         }
         // The log has what the client is not told.
         if self.server.details.is_discreet && why.brief() != why.to_string() {
-            tracing::warn!(server = self.name, "{why}");
+            self.log_trouble(why);
         }
         self.step(|half, now| half.handle_unanswered(post.lane, why, now))
     }
@@ -427,14 +427,6 @@ impl Upstream {
 /// How often one request may be refused before the refusal is final: for an old token, for
 /// a new one, and for its scopes, twice.
 const MOST_CREDENTIALS: usize = 5;
-
-/// The lane of the call with this id.
-pub(super) fn lane_of(id: &Id) -> Option<Lane> {
-    match id {
-        Id::Integer(number) => u64::try_from(*number).ok().map(Lane),
-        Id::Large(_) | Id::Text(_) => None,
-    }
-}
 
 /// The endpoint and our session there.
 pub(super) struct HttpEndpoint {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use http::header::AUTHORIZATION;
 use switchboard_proto::auth::{AuthError, Secret};
-use switchboard_proto::failure::{Failure, FailureSource};
+use switchboard_proto::failure::{Failure, FailureSource, StartProblem};
 
 use super::Upstream;
 use crate::connection::lock;
@@ -144,8 +144,10 @@ impl Upstream {
             TokenInjection::File(name) => {
                 let file = new_file(&self.server.details.environment)
                     .and_then(|file| write(&file.path, &token).map(|()| file));
-                let file = file
-                    .map_err(|error| Failure::NotStarted { source: FailureSource::new(error) })?;
+                let file = file.map_err(|error| {
+                    let (problem, source) = (StartProblem::Other, FailureSource::new(error));
+                    Failure::NotStarted { problem, source }
+                })?;
                 (name.clone(), file.path.display().to_string(), Some(file))
             }
         };

@@ -22,7 +22,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Notify;
 
 use super::target::Piped;
-use super::{Core, Fallback, Strategy, Target, Transport, Upstream, add, http, sse, via};
+use super::{Core, Fallback, Strategy, Target, Transport, Upstream, add, sse, via};
 use crate::backend::PendingWork;
 use crate::connection::lock;
 use crate::drive::{Either, now, race};
@@ -209,7 +209,8 @@ async fn run_child(up: &Arc<Upstream>, command: &Command) -> PipeEnd {
     let mut child = match command.spawn(&up.server.details.environment) {
         Ok(child) => child,
         Err(error) => {
-            return PipeEnd::Broke(Failure::NotStarted { source: FailureSource::new(error) });
+            let (problem, source) = (error.problem(), FailureSource::new(error));
+            return PipeEnd::Broke(Failure::NotStarted { problem, source });
         }
     };
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
@@ -433,7 +434,15 @@ impl Upstream {
             Transport::Http => Transport::Pipe,
         };
         core.is_piped = false;
-        tracing::info!(server = self.name, "{why}; changing to {:?}", core.transport);
+        let other = match core.transport {
+            Transport::Pipe => "HTTP+SSE",
+            Transport::Http => "Streamable HTTP",
+        };
+        if self.server.details.is_supervised {
+            tracing::debug!(server = self.name, "{why}; trying {other}");
+        } else {
+            tracing::info!(server = self.name, "{why}; trying {other}");
+        }
         if let Fallback::Second(first) = std::mem::replace(&mut core.fallback, Fallback::First) {
             return Err(Failure::BothTransports {
                 first: Arc::new(first),
@@ -448,7 +457,8 @@ impl Upstream {
             match core.transport {
                 Transport::Pipe => core.outbound.push(message, &self.limits),
                 Transport::Http => {
-                    let lane = message.id().and_then(http::lane_of).unwrap_or(Lane::MAIN);
+                    let id = message.id().filter(|_| message.kind() == Kind::Request);
+                    let lane = id.and_then(|id| core.half.lane_of(id)).unwrap_or(Lane::MAIN);
                     works.append(self.post(&mut core, lane, message, Vec::new()));
                 }
             }

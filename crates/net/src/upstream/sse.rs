@@ -12,12 +12,13 @@ use std::time::Duration;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Uri};
 use http_body_util::BodyExt;
+use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::framing::{EventDecoder, EventTooLong, SseEvent};
 use switchboard_proto::jsonrpc::{Kind, Message};
 
-use super::http::{HttpRefusal, HttpSession, lane_of};
+use super::http::{HttpRefusal, HttpSession};
 use super::pipe::PipeEnd;
 use super::{Fallback, Target, Upstream};
 use crate::backend::PendingWork;
@@ -160,8 +161,12 @@ async fn post(up: Arc<Upstream>, post_to: Uri, message: Message) {
     };
     // A message that could not be delivered has no answer.
     up.log_undelivered(&message, &why);
-    let id = message.id().filter(|_| message.kind() == Kind::Request);
-    if let Some(lane) = id.and_then(lane_of) {
-        up.step(|half, now| half.handle_unanswered(lane, &why, now)).detach();
+    if let Some(id) = message.id().filter(|_| message.kind() == Kind::Request) {
+        let fail = |half: &mut ClientHalf<_>, now| {
+            if let Some(lane) = half.lane_of(id) {
+                half.handle_unanswered(lane, &why, now);
+            }
+        };
+        up.step(fail).detach();
     }
 }

@@ -21,10 +21,10 @@ use super::inject::TokenInjection;
 use super::usage::Traffic;
 use super::via::Via;
 use super::{Transport, Upstream};
-use crate::access::Who;
 use crate::drive::now;
 use crate::http::fetch::Fetch;
-use crate::stdio::child::Command;
+use crate::stdio::child::{Command, StderrListener};
+use crate::who::Who;
 
 /// A server and all that is needed to reach it: for a [`Client`](crate::client::Client), or a
 /// [`Bridge`](crate::bridge::Bridge). Cheap to clone.
@@ -41,7 +41,7 @@ pub struct ServerTarget {
 
 #[derive(Clone)]
 pub(super) struct TargetDetails {
-    target: Target,
+    pub(super) target: Target,
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) fetch: Option<Fetch>,
     pub(super) credential: Option<Arc<dyn Credential>>,
@@ -53,6 +53,8 @@ pub(super) struct TargetDetails {
     traffic: Arc<Traffic>,
     /// Callers do not hear in its own words why it is in trouble.
     pub(super) is_discreet: bool,
+    /// Its supervisor logs why it is in trouble.
+    pub(super) is_supervised: bool,
     /// Its place in chains of gateways, where loops are looked for.
     pub(super) via: Option<Arc<Via>>,
 }
@@ -127,6 +129,7 @@ impl ServerTarget {
             known_eras: Arc::default(),
             traffic: Arc::default(),
             is_discreet: false,
+            is_supervised: false,
             via: None,
         };
         Self { details: Arc::new(details), passed: None, principal: None, behind: None }
@@ -148,6 +151,13 @@ impl ServerTarget {
         self.but(|details| details.is_discreet = true)
     }
 
+    /// The same server for connections whose end a supervisor hears of: it logs each change of
+    /// the server's state once. The connections themselves then log it at `debug`.
+    #[must_use]
+    pub fn supervised(&self) -> Self {
+        self.but(|details| details.is_supervised = true)
+    }
+
     pub(super) fn via(&self) -> Option<&Arc<Via>> {
         self.details.via.as_ref()
     }
@@ -165,6 +175,16 @@ impl ServerTarget {
         self.but(|details| (details.credential, details.inject) = (Some(credential), Some(inject)))
     }
 
+    /// The same command, of which `listener` hears each line that it says on stderr.
+    #[must_use]
+    pub fn heard_by(&self, listener: StderrListener) -> Self {
+        self.but(|details| {
+            if let Target::Command(command) = &mut details.target {
+                command.listener = listener;
+            }
+        })
+    }
+
     /// The same server for a user with these headers.
     pub(crate) fn passing(&self, headers: HeaderMap, who: &Who) -> Self {
         let passed = (!headers.is_empty()).then(|| Arc::new(headers));
@@ -175,6 +195,11 @@ impl ServerTarget {
     /// Whether it is shown an account of each user's own.
     pub(crate) fn has_accounts(&self) -> bool {
         self.details.credential.as_ref().is_some_and(|credential| credential.has_accounts())
+    }
+
+    /// Whether users are let in by headers or accounts of their own.
+    pub(crate) fn tells_users_apart(&self) -> bool {
+        !self.passes().is_empty() || self.has_accounts()
     }
 
     /// Whether both are reached for the same user.
@@ -260,11 +285,15 @@ impl ServerTarget {
         self.but(|details| (details.target, details.pipes) = (target, pipes))
     }
 
-    /// The same server, and how many pipes to it there are: at none, every
+    /// The same server for its supervisor, and how many pipes to it there are: at none, every
     /// process that was started for it has ended.
     pub(crate) fn counted(&self) -> (Self, watch::Receiver<usize>) {
         let (pipes, count) = watch::channel(0);
-        (self.but(|details| details.pipes = Some(pipes)), count)
+        let counted = self.but(|details| {
+            details.pipes = Some(pipes);
+            details.is_supervised = true;
+        });
+        (counted, count)
     }
 
     /// There is a pipe to it until this is dropped.

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use super::Upstream;
-use crate::access::Who;
 use crate::connection::lock;
 use crate::stdio::child::most_children;
+use crate::who::Who;
 
 /// Connections by which processes are started for one name each.
 static TAKEN: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
@@ -89,6 +89,8 @@ impl Upstream {
 /// Counters. All clones of a server share them.
 #[derive(Debug, Default)]
 pub struct Traffic {
+    /// Calls of clients that went on to it.
+    called: AtomicU64,
     pub(super) received: AtomicU64,
     pub(super) sent: AtomicU64,
     /// Processes that run.
@@ -110,6 +112,16 @@ fn read(counter: &AtomicU64) -> u64 {
 }
 
 impl Traffic {
+    /// Calls of clients that went on to it, where the bridge bounds them.
+    pub fn called(&self) -> u64 {
+        read(&self.called)
+    }
+
+    /// A call of a client goes on to it.
+    pub(crate) fn call(&self) {
+        add(&self.called, 1);
+    }
+
     /// Bytes of messages that it has sent.
     pub fn received(&self) -> u64 {
         read(&self.received)

@@ -9,6 +9,8 @@
 //!           its own id, and all that came in lately where this server is offered
 //!   stdio   every child has  SWITCHBOARD_VIA=PROCESS.ID,PROCESS.ID,...
 //!           PROCESS is the same for two processes that serve the same configuration
+//!   both    greetings and lists of a gateway's own have  "_meta": {"switchboard/via": "ID, ID, ..."}
+//!           for programs in between that pass on neither header nor variable
 //! ```
 //!
 //! A gateway that finds the id of a server in a request for that server refuses
@@ -29,11 +31,12 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use switchboard_proto::failure::Failure;
-use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::refusal;
+use switchboard_proto::jsonrpc::{Member, Message, Part};
+use switchboard_proto::{method, refusal};
 use tokio::sync::watch;
 
 use super::{ServerTarget, Upstream};
+use crate::backend::Through;
 use crate::connection::lock;
 use crate::drive::now;
 
@@ -42,6 +45,9 @@ pub const VARIABLE: &str = "SWITCHBOARD_VIA";
 
 /// The header that tells a server the same.
 pub(super) const HEADER: HeaderName = HeaderName::from_static("switchboard-via");
+
+/// The member of `_meta` that tells a server the same.
+const META: &str = "switchboard/via";
 
 /// Gateways and bridges that start each other. More are taken for a loop whose
 /// configuration is made anew each time.
@@ -59,9 +65,6 @@ const TOLD_FOR: Duration = Duration::from_mins(2);
 /// Open requests of other gateways that are remembered for a server: mostly the
 /// listens, one of each gateway before this one.
 const MOST_OPEN: usize = 64;
-
-/// The servers of other gateways that a request came through; kept while it is open.
-pub type Through = Arc<[u64]>;
 
 /// What led to this process: it names servers, and was perhaps started as one.
 #[derive(Clone, Debug)]
@@ -103,10 +106,10 @@ impl Ancestry {
         Self { is_bridge: true, ..Self::gateway(serves, "the command", variable) }
     }
 
-    /// Says whether its client is the process that started it.
+    /// Its client is the process that started it.
     #[must_use]
-    pub fn serving_parent(self, is_child: bool) -> Self {
-        Self { is_child, ..self }
+    pub fn serving_parent(self) -> Self {
+        Self { is_child: true, ..self }
     }
 
     /// The servers that led to this process, the first one first.
@@ -241,6 +244,23 @@ pub(crate) fn through(headers: &HeaderMap) -> Through {
     ids.take(MOST_TOLD + MOST_PROCESSES).collect()
 }
 
+/// The same by what a message says of itself; none if it says nothing.
+pub fn told_through(message: &Message) -> Option<Through> {
+    if !tells_chain(message.method()) {
+        return None;
+    }
+    let told = message.part(Member::Meta)?.string(META)?;
+    Some(told.split(',').filter_map(parse).take(MOST_TOLD + MOST_PROCESSES).collect())
+}
+
+/// Whether requests of this method tell the chain: what a gateway must ask before it can offer
+/// a server's tools once more.
+fn tells_chain(method: &str) -> bool {
+    use method::{DISCOVER, INITIALIZE, LIST_PROMPTS, LIST_RESOURCES, LIST_TEMPLATES, LIST_TOOLS};
+    let lists = [LIST_TOOLS, LIST_PROMPTS, LIST_RESOURCES, LIST_TEMPLATES];
+    matches!(method, INITIALIZE | DISCOVER) || lists.contains(&method)
+}
+
 /// Whether a request for these servers came through one of them. If not, their
 /// own requests tell from here on what it came through.
 pub fn leads_back<'s>(
@@ -290,6 +310,20 @@ impl ServerTarget {
     }
 }
 
+impl ServerTarget {
+    /// A message of a gateway's own, which tells its chain where that is looked for.
+    pub(crate) fn tell_chain(&self, message: Message) -> Message {
+        let via = self.via().filter(|via| tells_chain(message.method()) && !via.is_bridge);
+        let Some(header) = via.map(|via| via.header()) else { return message };
+        let text = header.to_str().unwrap_or_default();
+        let meta = message.part(Member::Meta).unwrap_or(Part::new(b"{}"));
+        match meta.with_string(META, text) {
+            Some(meta) => message.with(Member::Meta, meta),
+            None => message,
+        }
+    }
+}
+
 impl Upstream {
     /// The failure of a call if this says that the server leads back.
     pub(super) fn loop_in(&self, message: &Message) -> Option<Failure> {
@@ -302,10 +336,12 @@ impl Upstream {
 #[cfg(test)]
 mod tests {
     use http::Uri;
+    use switchboard_proto::client::Sharing;
+    use switchboard_proto::revision::Era;
 
     use super::*;
     use crate::http::fetch::{Fetch, FetchOptions};
-    use crate::upstream::Strategy;
+    use crate::upstream::{Eras, Strategy};
 
     fn server(ancestry: &Ancestry) -> ServerTarget {
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
@@ -354,6 +390,35 @@ mod tests {
         assert_eq!(sent(&one).len(), 1);
     }
 
+    #[tokio::test]
+    async fn a_gateways_own_greetings_and_lists_tell_the_chain_and_nothing_else_does() {
+        let request =
+            |method: &str| Message::request(&1.into(), method, Some(br#"{"_meta":{"a":1}}"#));
+        let sent = |server: &ServerTarget, method: &str| {
+            let (eras, limits) = (Eras::both(Era::Legacy), Arc::default());
+            let up = Upstream::new(server.clone(), eras, Sharing::Alone, None, limits);
+            up.declaring(request(method))
+        };
+        let gateway = Ancestry::gateway("a", "a.json", None);
+        let own = server(&gateway).supervised();
+        let list = sent(&own, "tools/list");
+        let through = told_through(&list).unwrap();
+        assert_eq!(through[..], [own.via().unwrap().id]);
+        let meta = list.part(Member::Meta).unwrap();
+        assert_eq!(meta.string(META).unwrap().len(), 16, "{list:?}");
+        assert!(meta.get(&["a"]).is_some(), "the rest stays: {list:?}");
+        assert!(leads_back([&own].into_iter(), &through));
+        for (server, method) in [
+            (own.clone(), "tools/call"),
+            (server(&gateway), "tools/list"),
+            (server(&Ancestry::bridge("a", None)).supervised(), "tools/list"),
+        ] {
+            let passed = sent(&server, method);
+            assert_eq!(passed.text(), request(method).text());
+            assert!(told_through(&passed).is_none());
+        }
+    }
+
     #[test]
     fn a_process_that_serves_what_one_above_it_serves_is_a_loop() {
         let above = Ancestry::gateway("a", "a.json", None);
@@ -362,7 +427,7 @@ mod tests {
         assert!(!above.is_loop() && !below("b").is_loop() && below("a").is_loop());
         let alone = server(&below("b"));
         assert_eq!(sent(&alone).len(), 1, "those above it are no clients of its own");
-        assert_eq!(sent(&server(&below("b").serving_parent(true))).len(), 2);
+        assert_eq!(sent(&server(&below("b").serving_parent())).len(), 2);
         let mut variable = String::new();
         for depth in 0..MOST_PROCESSES {
             let next = Ancestry::gateway(depth, "", Some(&variable));

@@ -65,14 +65,14 @@ pub(super) fn builder(era: Option<Era>) -> Builder {
 
 /// Serves whatever it is at a URL.
 pub(super) async fn host(backend: Arc<dyn Backend>, limits: Arc<Limits>) -> http::Uri {
-    host_site(Site::new(backend, SiteOptions { limits, ..SiteOptions::default() })).await
+    host_site(Site::new(backend, SiteOptions::default().limits(limits))).await
 }
 
 pub(super) async fn host_site(site: Site) -> http::Uri {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     // A test holds a thousand calls open, each on a connection of its own.
-    let options = ListenOptions { max_connections: 4096, ..ListenOptions::default() };
+    let options = ListenOptions::default().max_connections(4096);
     tokio::spawn(serve(listener, site, options, std::future::pending()));
     format!("http://{address}/mcp").parse().unwrap()
 }

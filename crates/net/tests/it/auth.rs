@@ -19,7 +19,7 @@ use switchboard_net::auth::store::{
 };
 use switchboard_net::auth::{Account, Authorizer, LoginMode, OauthCredential, SignInOptions};
 use switchboard_net::bridge::{Bridge, Children};
-use switchboard_net::client::{Client, ClientOptions};
+use switchboard_net::client::Client;
 use switchboard_net::http::fetch::{Fetch, FetchOptions, Reach};
 use switchboard_net::upstream::{
     Credential, CredentialRefusal, CredentialUser, ServerTarget, Strategy,
@@ -37,6 +37,8 @@ use tokio::net::TcpListener;
 use crate::upstream::{caller, enveloped};
 
 mod attacks;
+mod renewal;
+mod servers;
 
 /// For a client with these headers.
 fn nobody(headers: &HeaderMap) -> CredentialUser<'_> {
@@ -51,6 +53,8 @@ const METADATA: &str = "/.well-known/oauth-authorization-server";
 /// An authorization server and a resource, at one address.
 struct AuthWorld {
     url: String,
+    /// Where people come back to.
+    port: u16,
     registrations: AtomicUsize,
     pages: AtomicUsize,
     tokens: AtomicUsize,
@@ -81,6 +85,7 @@ impl AuthWorld {
         let zero = || AtomicUsize::new(0);
         let world = Arc::new(Self {
             url,
+            port: switchboard_testkit::own_port(),
             registrations: zero(),
             pages: zero(),
             tokens: zero(),
@@ -196,7 +201,7 @@ impl AuthWorld {
 
     fn authorizer(&self, store: &Arc<dyn RecordStore>, mode: LoginMode) -> Authorizer {
         let account = Account { server: format!("{}/mcp", self.url), ..Account::default() };
-        let options = SignInOptions { mode, ..SignInOptions::default() };
+        let options = SignInOptions::default().mode(mode).callback_port(self.port);
         let settings = OauthSettings::default();
         Authorizer::new(account, settings, Arc::clone(store), fetch(), Arc::new(Yes), options)
     }
@@ -302,54 +307,6 @@ async fn many_who_need_the_same_account_sign_in_once() {
     assert!(found.until.is_some());
 }
 
-// wire: OC-44, OC-46, OT-6, OA-8, OA-10, AUTH-19
-#[tokio::test]
-async fn tokens_are_renewed_once_for_all_and_kept_while_they_cannot_be() {
-    let world = AuthWorld::start().await;
-    let store = memory();
-    let authorizer = world.authorizer(&store, LoginMode::Wait);
-    let first = within(authorizer.sign_in(None)).await.unwrap();
-    let renewing = (0..10).map(|_| {
-        let (authorizer, first) = (world.authorizer(&store, LoginMode::Never), first.clone());
-        tokio::spawn(async move { authorizer.renew(&first).await.unwrap().unwrap() })
-    });
-    for renewed in renewing.collect::<Vec<_>>() {
-        assert_eq!(within(renewed).await.unwrap().access_token.reveal(), "a2");
-    }
-    assert_eq!(world.refreshes.load(Ordering::SeqCst), 1);
-
-    // Trouble that may pass throws nothing away, and what is still good is used.
-    let second = authorizer.tokens().await.unwrap().unwrap();
-    for trouble in [
-        (500, json!({})),
-        (429, json!({})),
-        (200, json!("html")),
-        (503, json!({"error": "invalid_grant"})),
-    ] {
-        *world.trouble.lock().unwrap() = Some(trouble);
-        let authorizer = world.authorizer(&store, LoginMode::Wait);
-        let before = world.refreshes.load(Ordering::SeqCst);
-        for _ in 0..3 {
-            let kept = within(authorizer.renew(&second)).await.unwrap().unwrap();
-            assert_eq!(kept, second);
-        }
-        // One try, and then a pause.
-        assert_eq!(world.refreshes.load(Ordering::SeqCst), before + 1);
-        assert_eq!(authorizer.tokens().await.unwrap().unwrap(), second);
-    }
-    // A refresh token that is over goes, and nothing else does.
-    *world.trouble.lock().unwrap() = Some((400, json!({"error": "invalid_grant"})));
-    assert_eq!(within(authorizer.renew(&second)).await.unwrap().unwrap(), second);
-    let left = authorizer.tokens().await.unwrap().unwrap();
-    assert_eq!((left.refresh_token, left.access_token.reveal()), (None, "a2"));
-    *world.trouble.lock().unwrap() = None;
-    // There is nothing to renew it with: somebody has to sign in when it is over.
-    world.life.store(0, Ordering::SeqCst);
-    within(authorizer.sign_in(None)).await.unwrap();
-    *world.trouble.lock().unwrap() = Some((400, json!({"error": "invalid_grant"})));
-    assert_eq!(within(authorizer.current()).await.unwrap(), None);
-}
-
 // wire: OC-1, OC-38, OC-47
 #[tokio::test]
 async fn a_person_who_says_no_is_not_asked_again_and_nobody_for_what_nobody_waits_for() {
@@ -412,56 +369,6 @@ async fn where_nobody_may_be_asked_it_says_what_to_do_and_signing_out_forgets() 
     assert_eq!(authorizer.tokens().await.unwrap(), None);
 }
 
-// wire: OC-45
-#[tokio::test]
-async fn a_renewal_that_fails_for_a_while_is_the_error_and_opens_no_page() {
-    let world = AuthWorld::start().await;
-    let (store, client) = (memory(), HeaderMap::new());
-    world.life.store(0, Ordering::SeqCst);
-    within(world.authorizer(&store, LoginMode::Wait).sign_in(None)).await.unwrap();
-    *world.trouble.lock().unwrap() = Some((503, json!({})));
-    let credential = credential(&world, &store);
-    let bare = within(credential.headers(nobody(&client), None)).await.unwrap().unwrap();
-    assert!(bare.headers.is_empty());
-    let error = within(credential.headers(nobody(&client), Some(&refusal()))).await.unwrap_err();
-    assert!(error.to_string().contains("503"), "{error}");
-    assert_eq!(world.counts(), [1, 1, 1], "nobody is asked");
-
-    // Who was lacking is not any more once somebody has signed in elsewhere.
-    let never = world.authorizer(&store, LoginMode::Never);
-    within(never.sign_in(None)).await.unwrap_err();
-    assert!(never.lacks_person());
-    *world.trouble.lock().unwrap() = None;
-    let credential = OauthCredential::new(never.clone(), HeaderMap::new());
-    let found = within(credential.headers(nobody(&client), None)).await.unwrap().unwrap();
-    assert_eq!(found.headers["authorization"], "Bearer a2");
-    assert!(!never.lacks_person());
-}
-
-// wire: OT-6, OC-43
-#[tokio::test]
-async fn a_person_and_each_client_have_tokens_of_their_own_at_one_server() {
-    let world = AuthWorld::start().await;
-    let store = memory();
-    let person = world.authorizer(&store, LoginMode::Wait);
-    within(person.sign_in(None)).await.unwrap();
-    let client = |id: &str| world.machine(&store, id);
-    for (id, token) in [("one", "a2"), ("two", "a3")] {
-        assert_eq!(within(client(id).current()).await.unwrap(), None);
-        within(client(id).sign_in(None)).await.unwrap();
-        let kept = within(client(id).current()).await.unwrap().unwrap();
-        assert_eq!(kept.access_token.reveal(), token);
-    }
-    let kept = within(person.current()).await.unwrap().unwrap();
-    assert_eq!(kept.access_token.reveal(), "a1");
-    let mut names = store.list(RecordKind::Tokens).await.unwrap();
-    names.sort_unstable();
-    let accounts: Vec<_> = names.iter().filter_map(|name| Account::from_name(name)).collect();
-    let grants: Vec<_> = accounts.iter().map(|account| account.grant.as_deref()).collect();
-    assert_eq!(grants, [None, Some("client-credentials one"), Some("client-credentials two")]);
-    assert_eq!(accounts[2].record(RecordKind::Tokens).name, names[2]);
-}
-
 // wire: OC-48
 #[tokio::test]
 async fn who_wants_to_sign_in_is_asked_again_and_trouble_that_passes_is_forgotten() {
@@ -486,154 +393,4 @@ async fn who_wants_to_sign_in_is_asked_again_and_trouble_that_passes_is_forgotte
     credential.ask_anew();
     assert!(ask().await.unwrap().is_some());
     assert_eq!(world.counts(), [1, 4, 1]);
-}
-
-// wire: OT-7
-#[tokio::test]
-async fn nobody_waits_for_a_sign_in_whose_code_is_spent() {
-    let world = AuthWorld::start().await;
-    let store = memory();
-    let account = Account { server: format!("{}/mcp", world.url), ..Account::default() };
-    let pending = account.record(RecordKind::Pending);
-    // What another process would find if this one were killed now.
-    let found = Arc::new(Mutex::new(Vec::new()));
-    let (seen, kept) = (Arc::clone(&found), Arc::clone(&store));
-    *world.meanwhile.lock().unwrap() = Some(Box::new(move || {
-        let left = kept.read(&pending).now_or_never().unwrap().unwrap();
-        seen.lock().unwrap().push(left.is_some());
-    }));
-    within(world.authorizer(&store, LoginMode::Wait).sign_in(None)).await.unwrap();
-    assert_eq!(*found.lock().unwrap(), [false]);
-}
-
-// wire: OX-2
-#[tokio::test]
-async fn one_sign_in_at_the_identity_provider_is_for_all_servers() {
-    let world = AuthWorld::start().await;
-    let store = memory();
-    let at = |path: &str, mode| {
-        let (issuer, client_id) = (world.url.clone(), "desk".to_owned());
-        let provider = IdentityProvider::SignIn { issuer, client_id, client_secret: None };
-        let grant = GrantType::Enterprise(provider);
-        let client_id = Some("at-as".to_owned());
-        let settings = OauthSettings { grant, client_id, ..OauthSettings::default() };
-        let account = Account { server: format!("{}{path}", world.url), ..Account::default() };
-        let options = SignInOptions { mode, ..SignInOptions::default() };
-        Authorizer::new(account, settings, Arc::clone(&store), fetch(), Arc::new(Yes), options)
-    };
-    let never = at("/mcp", LoginMode::Never);
-    let error = within(never.sign_in(None)).await.unwrap_err().to_string();
-    assert_eq!(error, format!("run `switchboard login {}/mcp`", world.url));
-    assert!(never.lacks_person());
-
-    // A code, an exchange, and an assertion; then only the latter two.
-    let first = within(at("/mcp", LoginMode::Wait).sign_in(None)).await.unwrap();
-    assert_eq!(first.access_token.reveal(), "a3");
-    let second = within(at("/other", LoginMode::Wait).sign_in(None)).await.unwrap();
-    assert_eq!(second.access_token.reveal(), "a5");
-    assert_eq!(world.counts(), [0, 1, 5], "one page, and nobody registers");
-    // Where nobody may be asked, nobody has to be.
-    let third = within(at("/third", LoginMode::Never).sign_in(None)).await.unwrap();
-    assert_eq!((third.access_token.reveal(), world.counts()[1]), ("a7", 1));
-    // Who asks for it by hand signs in at the provider, too.
-    within(at("/mcp", LoginMode::Wait).sign_in_by_hand(None)).await.unwrap();
-    assert_eq!(world.counts()[1], 2);
-
-    // What it gave is refused: if that is old somebody signs in there once more, else not.
-    *world.trouble.lock().unwrap() = Some((400, json!({"error": "invalid_grant"})));
-    within(at("/mcp", LoginMode::Wait).sign_in(None)).await.unwrap_err();
-    assert_eq!(world.counts()[1], 2);
-    let account = Account { server: world.url.clone(), ..Account::default() };
-    let known = account.tokens(&*store).await.unwrap().unwrap();
-    let old = TokenRecord { issued_at: 0, ..known };
-    let mut lock = store.lock(&account.record(RecordKind::Tokens)).await.unwrap();
-    lock.write(&Plaintext::new(serde_json::to_vec(&old).unwrap())).await.unwrap();
-    drop(lock);
-    let error = within(at("/mcp", LoginMode::Never).sign_in(None)).await.unwrap_err();
-    assert!(matches!(error, AuthError::NoPerson(_)), "{error}");
-    within(at("/mcp", LoginMode::Wait).sign_in(None)).await.unwrap_err();
-    assert_eq!(world.counts()[1], 3);
-}
-
-// wire: OB-3, OA-6, AUTH-4
-#[tokio::test]
-async fn addresses_inside_are_not_connected_to_by_any_name() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let connections = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&connections);
-    tokio::spawn(async move {
-        while listener.accept().await.is_ok() {
-            counted.fetch_add(1, Ordering::SeqCst);
-        }
-    });
-    let careful = fetch().within(Reach::public()).unwrap();
-    for host in [
-        "127.0.0.1",
-        "localhost",
-        "127.1",
-        "0x7f000001",
-        "2130706433",
-        "[::ffff:127.0.0.1]",
-        "[::1]",
-    ] {
-        let mut request = http::Request::new(bytes::Bytes::new());
-        *request.uri_mut() = format!("http://{host}:{port}/").parse().unwrap();
-        assert!(within(careful.send_once(request)).await.is_err(), "{host}");
-    }
-    assert_eq!(connections.load(Ordering::SeqCst), 0);
-}
-
-// wire: OC-1, OC-13, OC-42, OC-48, AUTH-1, AUTH-20
-#[tokio::test]
-async fn a_refused_question_of_the_era_is_asked_again_after_the_sign_in() {
-    let world = AuthWorld::start().await;
-    let url = format!("{}/mcp", world.url).parse().unwrap();
-    let server = ServerTarget::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch());
-    let server = server.showing(Arc::new(credential(&world, &memory())));
-    let client = within(Client::connect(server, ClientOptions::default())).await.unwrap();
-    assert_eq!(client.era(), Era::Modern);
-    assert_eq!(world.counts(), [1, 1, 1]);
-    let asked = world.asked.lock().unwrap().clone();
-    let discover = |is_shown| ("server/discover".to_owned(), is_shown);
-    assert_eq!(asked, [discover(false), discover(true)], "nobody takes it for a legacy server");
-}
-
-// wire: OX-7
-#[tokio::test]
-async fn a_server_is_told_of_the_extension_that_its_tokens_are_got_by() {
-    const MACHINES: &str = "io.modelcontextprotocol/oauth-client-credentials";
-    let world = AuthWorld::start().await;
-    let to = |url, credential: OauthCredential| {
-        let server = ServerTarget::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch());
-        server.showing(Arc::new(credential))
-    };
-    let machine = || OauthCredential::new(world.machine(&memory(), "m"), HeaderMap::new());
-    let url = || format!("{}/mcp", world.url).parse::<http::Uri>().unwrap();
-    // The library.
-    within(Client::connect(to(url(), machine()), ClientOptions::default())).await.unwrap();
-    assert_eq!(world.declared.lock().unwrap()["extensions"], json!({MACHINES: {}}));
-    let person = credential(&world, &memory());
-    within(Client::connect(to(url(), person), ClientOptions::default())).await.unwrap();
-    assert_eq!(world.declared.lock().unwrap().get("extensions"), None);
-    // A bridge keeps what its client declares, in each request of the modern era.
-    let bridge = |server| Bridge::new(server, Children::PerSession, Arc::new(Limits::default()));
-    let modern = bridge(to(url(), machine()).speaking(Era::Modern));
-    let mut client = caller(&modern);
-    let mut params = enveloped(json!({}));
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
-        json!({"roots": {}, "extensions": {"a/b": {"c": 1}}});
-    within(client.call("tools/list", params)).await;
-    let both = json!({"roots": {}, "extensions": {MACHINES: {}, "a/b": {"c": 1}}});
-    assert_eq!(*world.declared.lock().unwrap(), both);
-    // In the greeting of the legacy era.
-    let mut old = HttpServer::start().await;
-    let legacy = bridge(to(old.url("/mcp"), machine()).speaking(Era::Legacy));
-    let mut client = caller(&legacy);
-    client
-        .ask("initialize", json!({"protocolVersion": LEGACY, "capabilities": {"roots": {}}}))
-        .await;
-    let greeting = old.post("initialize").await.message();
-    let declared = json!({"roots": {}, "extensions": {MACHINES: {}}});
-    assert_eq!(greeting["params"]["capabilities"], declared);
 }

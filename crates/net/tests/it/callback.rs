@@ -12,7 +12,7 @@ use switchboard_proto::auth::AuthError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::peer::within;
+use switchboard_testkit::within;
 
 /// Says whether a query has the word, and no if it has the other word.
 fn judge(query: &str) -> Option<Result<String, AuthError>> {

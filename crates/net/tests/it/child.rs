@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use switchboard_net::stdio::child::{Child, Command, Grace, SpawnError, Status};
+use switchboard_testkit::within;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::ChildStdout;
 
@@ -168,7 +169,7 @@ async fn a_child_sees_only_what_it_needs_unless_told_otherwise() {
     let minimal = ["HOME=/own", "LC_ALL=C", "PATH=/usr/bin:/bin", "TOKEN=t"];
     assert_eq!(seen(command.clone()).await, minimal);
     let all = ["HOME=/own", "LC_ALL=C", "PATH=/usr/bin:/bin", "SECRET=s", "TOKEN=t"];
-    assert_eq!(seen(command.pass_environment(true)).await, all);
+    assert_eq!(seen(command.pass_environment()).await, all);
 }
 
 #[tokio::test]
@@ -419,11 +420,6 @@ fn processes() -> Vec<u32> {
 /// Whoever is killed takes a moment to be gone, and is not ours to wait for.
 async fn emptied(group: u32) {
     until(&format!("group {group} is empty"), || members(group).is_empty()).await;
-}
-
-/// A test that would hang fails instead.
-async fn within<T>(event: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), event).await.expect("it happens in time")
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) {

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tower_service::Service as _;
 
-use crate::peer::within;
+use switchboard_testkit::within;
 
 pub(crate) const BOTH: &str = "application/json, text/event-stream";
 pub(crate) const LEGACY: &str = "2025-11-25";

@@ -32,7 +32,7 @@ pub(crate) fn child(journal: &Journal, options: &[&str]) -> ServerTarget {
 }
 
 async fn connected(journal: &Journal, options: ClientOptions) -> Client {
-    Client::connect(child(journal, &[]), options).await.unwrap()
+    options.connect(child(journal, &[])).await.unwrap()
 }
 
 pub(crate) fn discovered() -> Value {
@@ -48,14 +48,14 @@ pub(crate) fn discovered() -> Value {
 
 /// A client of a modern endpoint.
 async fn modern(server: &mut HttpServer, options: ClientOptions) -> Client {
-    let connecting = Client::connect(at(server), options);
+    let connecting = options.connect(at(server));
     let answering = async { server.post("server/discover").await.result(discovered()).await };
     tokio::join!(connecting, answering).0.unwrap()
 }
 
 /// A client of a legacy endpoint, in session `s1`.
 async fn legacy(server: &mut HttpServer, options: ClientOptions) -> Client {
-    let connecting = Client::connect(at(server), options);
+    let connecting = options.connect(at(server));
     let answering = async {
         server.post("server/discover").await.answer(404, &[], "no").await;
         server.greet(Some("s1"), LEGACY).await;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::Call;
 use switchboard_net::connection::ClientConnection;
+use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Carrier, HeaderParams, Lane};
 use switchboard_proto::jsonrpc::{Message, parse};
 use switchboard_proto::limits::Limits;
@@ -61,7 +62,7 @@ fn each_caller_drives_the_work_of_its_own_verbs() {
         Carrier::Pipe,
         Arc::clone(&backend) as _,
         &limits,
-        false,
+        Sharing::Alone,
     );
     let other = Arc::clone(&face);
     let thread = std::thread::spawn(move || {
@@ -87,7 +88,7 @@ fn an_inside_that_panics_once_is_told_the_rest() {
         Carrier::Pipe,
         Arc::clone(&backend) as _,
         &limits,
-        false,
+        Sharing::Alone,
     );
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| say(&face, "panic")));
     assert!(panicked.is_err());

@@ -1,6 +1,5 @@
 //! The endpoint of a site, over real sockets; where time matters, as a service.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_net::http::listen::{ListenOptions, serve};
@@ -11,8 +10,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::client::Way;
-use crate::peer::within;
 use crate::script::Stage;
+use switchboard_testkit::within;
 
 mod alone;
 mod bytes;
@@ -76,7 +75,7 @@ impl Set {
 fn limits(change: impl FnOnce(&mut Limits)) -> SiteOptions {
     let mut limits = Limits::default();
     change(&mut limits);
-    SiteOptions { limits: Arc::new(limits), ..SiteOptions::default() }
+    SiteOptions::default().limits(limits)
 }
 
 /// Long enough never to come in a test.

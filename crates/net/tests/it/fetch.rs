@@ -1,7 +1,7 @@
 //! The client against real servers: reuse, redirects, cancelling, failing.
 
 mod proxy;
-mod tls;
+pub(crate) mod tls;
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -18,7 +18,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::peer::{Answer, dropped_in_time, read, start, stuck, text, within};
+use crate::peer::{Answer, dropped_in_time, read, start, stuck, text};
+use switchboard_testkit::within;
 
 #[tokio::test]
 async fn get_and_post_arrive_as_sent() {
@@ -92,8 +93,7 @@ async fn unused_connections_are_closed_after_a_while() {
         stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await.unwrap();
         stream.read(&mut [0; 1024]).await.unwrap()
     });
-    let options =
-        FetchOptions { idle_timeout: Duration::from_millis(1), ..FetchOptions::default() };
+    let options = FetchOptions::default().idle_timeout(Duration::from_millis(1));
     let fetch = Fetch::new(options).unwrap();
     drop(within(fetch.send(get(&url))).await.unwrap());
     assert_eq!(within(server).await.unwrap(), 0, "the end");
@@ -231,7 +231,7 @@ async fn connection_that_never_comes_about_times_out() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     let limit = Duration::from_millis(50);
-    let options = FetchOptions { connect_timeout: limit, ..Default::default() };
+    let options = FetchOptions::default().connect_timeout(limit);
     let fetch = Fetch::new(options).unwrap();
     let failed = within(fetch.send(get(&format!("https://{address}/")))).await.unwrap_err();
     assert_eq!(failed, FetchError::TimedOut { origin: format!("https://{address}"), limit });

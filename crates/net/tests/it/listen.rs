@@ -16,14 +16,15 @@ use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::peer::{Running, dropped_in_time, start, stuck, text, within};
+use crate::peer::{Running, dropped_in_time, start, stuck, text};
+use switchboard_testkit::within;
 
 const HOUR: Duration = Duration::from_hours(1);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[tokio::test]
 async fn connections_beyond_the_limit_wait_for_a_slot() {
-    let options = ListenOptions { max_connections: 1, ..ListenOptions::default() };
+    let options = ListenOptions::default().max_connections(1);
     let server = start(options, |_| async { text("hello") }).await;
     let mut first = connect(&server).await;
     assert_ends(&ask(&mut first).await, "hello");
@@ -42,7 +43,7 @@ async fn connections_beyond_the_limit_wait_for_a_slot() {
 
 #[tokio::test]
 async fn slow_heads_are_cut_however_they_begin() {
-    let options = ListenOptions { head_timeout: Duration::from_millis(50), ..Default::default() };
+    let options = ListenOptions::default().head_timeout(Duration::from_millis(50));
     let server = start(options, |_| async { text("hello") }).await;
     for start in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HTTP/1.1\r\nHost: x\r\n"] {
         let mut peer = connect(&server).await;
@@ -60,7 +61,7 @@ async fn slow_heads_are_cut_however_they_begin() {
 
 #[tokio::test]
 async fn slow_readers_are_not_cut_with_the_slow_heads() {
-    let options = ListenOptions { head_timeout: Duration::from_millis(50), ..Default::default() };
+    let options = ListenOptions::default().head_timeout(Duration::from_millis(50));
     let server = start(options, |_| async { text("x".repeat(16 << 20)) }).await;
     let mut slow = connect(&server).await;
     slow.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
@@ -77,7 +78,7 @@ async fn slow_readers_are_not_cut_with_the_slow_heads() {
 
 #[tokio::test]
 async fn slow_answers_are_not_cut_with_the_slow_heads() {
-    let options = ListenOptions { head_timeout: Duration::from_millis(50), ..Default::default() };
+    let options = ListenOptions::default().head_timeout(Duration::from_millis(50));
     let gate = Arc::new(Notify::new());
     let app = {
         let gate = Arc::clone(&gate);
@@ -102,7 +103,7 @@ async fn slow_answers_are_not_cut_with_the_slow_heads() {
 
 #[tokio::test]
 async fn large_heads_are_refused() {
-    let options = ListenOptions { max_head: 8192, ..Default::default() };
+    let options = ListenOptions::default().max_head(8192);
     let server = start(options, |_| async { text("hello") }).await;
     let mut peer = connect(&server).await;
     let head = format!("GET / HTTP/1.1\r\nHost: x\r\nCookie: {}\r\n\r\n", "a".repeat(9000));
@@ -115,7 +116,7 @@ async fn large_heads_are_refused() {
 
 #[tokio::test]
 async fn graceful_stop_finishes_the_request_in_flight_and_closes_the_port() {
-    let options = ListenOptions { grace: HOUR, ..Default::default() };
+    let options = ListenOptions::default().grace(HOUR);
     let (entered, mut entering) = mpsc::channel(1);
     let gate = Arc::new(Notify::new());
     let app = {
@@ -150,7 +151,7 @@ async fn graceful_stop_finishes_the_request_in_flight_and_closes_the_port() {
 
 #[tokio::test]
 async fn streams_that_outlive_the_grace_are_cut() {
-    let options = ListenOptions { grace: Duration::from_millis(50), ..Default::default() };
+    let options = ListenOptions::default().grace(Duration::from_millis(50));
     let server = start(options, |_| async { stuck(None) }).await;
     let mut peer = connect(&server).await;
     peer.write_all(GET).await.unwrap();
@@ -161,7 +162,7 @@ async fn streams_that_outlive_the_grace_are_cut() {
 
 #[tokio::test]
 async fn http2_streams_are_served_and_cut_as_well() {
-    let options = ListenOptions { grace: Duration::from_millis(50), ..Default::default() };
+    let options = ListenOptions::default().grace(Duration::from_millis(50));
     let (held, mut dropped) = oneshot::channel();
     let held = Arc::new(std::sync::Mutex::new(Some(held)));
     let app = move |_| {
@@ -249,7 +250,7 @@ async fn peer_whose_end_comes_with_its_request_gets_its_answer() {
 
 #[tokio::test]
 async fn panic_of_the_service_costs_its_connection_and_no_slot() {
-    let options = ListenOptions { max_connections: 1, ..Default::default() };
+    let options = ListenOptions::default().max_connections(1);
     let server = start(options, |request: Request<_>| async move {
         assert_ne!(request.uri().path(), "/panic");
         text("alive")
@@ -265,7 +266,7 @@ async fn panic_of_the_service_costs_its_connection_and_no_slot() {
 /// What a listener with a page for those who watch over us does when it is full.
 fn reserved(max_connections: usize) -> ListenOptions {
     let reserve_paths = vec!["/healthz".to_owned()];
-    ListenOptions { max_connections, reserve_paths, ..ListenOptions::default() }
+    ListenOptions::default().max_connections(max_connections).reserve_paths(reserve_paths)
 }
 
 async fn get(server: &Running, path: &str) -> String {

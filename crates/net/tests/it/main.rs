@@ -25,6 +25,8 @@ mod guard;
 #[cfg(test)]
 mod listen;
 #[cfg(test)]
+mod listen_tls;
+#[cfg(test)]
 mod old;
 #[cfg(test)]
 mod peer;

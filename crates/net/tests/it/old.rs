@@ -10,8 +10,8 @@ use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_proto::limits::Limits;
 
 use crate::client::{Client, Reply, Way, call, initialize, initialized, request};
-use crate::peer::within;
 use crate::script::{Stage, notification};
+use switchboard_testkit::within;
 
 struct Old {
     client: Client,
@@ -133,7 +133,7 @@ async fn closing_the_site_lets_a_call_finish_and_then_ends_the_stream() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_not_read_from() {
     let limits = Arc::new(Limits { backlog: 4096, ..Limits::default() });
-    let (_stage, site) = site(SiteOptions { limits, ..SiteOptions::default() });
+    let (_stage, site) = site(SiteOptions::default().limits(limits));
     let mut old = Old::ready(&site).await;
     let mut sent = 0;
     loop {
@@ -162,7 +162,7 @@ async fn a_client_that_does_not_read_is_not_read_from() {
 #[tokio::test(start_paused = true)]
 async fn a_post_that_waits_for_room_ends_with_its_session() {
     let limits = Arc::new(Limits { backlog: 4096, ..Limits::default() });
-    let (mut stage, site) = site(SiteOptions { limits, ..SiteOptions::default() });
+    let (mut stage, site) = site(SiteOptions::default().limits(limits));
     let old = Old::ready(&site).await;
     let (face, _) = stage.noted().await;
     face.note(None, &notification("notifications/message", &json!({"data": "x".repeat(8192)})));

@@ -11,6 +11,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Body, Frame, Incoming};
 use switchboard_net::http::listen::{ListenOptions, serve};
+use switchboard_testkit::within;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -99,17 +100,20 @@ where
     F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
     A: Future<Output = Answer> + Send + 'static,
 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    start_on(TcpListener::bind("127.0.0.1:0").await.unwrap(), options, app)
+}
+
+/// The same on a port that is bound.
+pub(crate) fn start_on<F, A>(listener: TcpListener, options: ListenOptions, app: F) -> Running
+where
+    F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
+    A: Future<Output = Answer> + Send + 'static,
+{
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
     let shutdown = async move { _ = stopped.await };
     let task = tokio::spawn(serve(listener, App(app), options, shutdown));
     Running { address, stop, task }
-}
-
-/// Bounds a test that would otherwise hang.
-pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("in time")
 }
 
 /// Waits until the work for a peer that has closed its socket is dropped. On the wire

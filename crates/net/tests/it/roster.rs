@@ -17,7 +17,7 @@ static FOLDERS: AtomicU64 = AtomicU64::new(1);
 
 /// Patient enough for a busy machine.
 fn patient() -> RosterOptions {
-    RosterOptions { patience: Duration::from_secs(30), ..RosterOptions::default() }
+    RosterOptions::default().patience(Duration::from_secs(30))
 }
 
 /// Waits until a server stands so.

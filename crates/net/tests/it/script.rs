@@ -15,7 +15,7 @@ use switchboard_proto::exchange::{Ask, ClientEvent, Exchange, HeaderParams};
 use switchboard_proto::jsonrpc::{Id, Message, parse_one};
 use tokio::sync::{mpsc, watch};
 
-use crate::peer::within;
+use switchboard_testkit::within;
 
 /// What stands behind the clients of a test.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! The server library, as its clients see it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,18 +10,20 @@ use switchboard_net::server::{
     Server, Template, Tool, ToolResult,
 };
 use switchboard_net::stdio;
-use switchboard_proto::limits::Limits;
+use switchboard_net::stdio::StdioOptions;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
 
-use crate::peer::within;
+use switchboard_testkit::within;
 
 mod again;
 mod ask;
+mod asks_typed;
 mod call;
 mod change;
 mod everywhere;
 mod hello;
+mod middleware;
 mod notice;
 mod output;
 mod project;
@@ -64,12 +65,11 @@ pub(crate) fn fixture() -> Builder {
         }))
         .tool(Tool::new("broken").run(async |_, _| Err::<ToolResult, _>(Error::new(7, "broken"))))
         .prompt(
-            Prompt::new("hello")
-                .description("Says hello")
-                .argument("name", "whom to greet", true)
-                .run(async |arguments: PromptArguments, _| {
+            Prompt::new("hello").description("Says hello").argument("name", "whom to greet").run(
+                async |arguments: PromptArguments, _| {
                     Ok(PromptResult::new().user(format!("Hello, {}!", arguments["name"])))
-                }),
+                },
+            ),
         )
         .resource(Resource::text("a://text", "text", "text/plain", "some text"))
         .resource(Resource::blob("a://blob", "blob", "image/png", [1, 2, 3]))
@@ -107,10 +107,9 @@ impl Client {
         let (input, output) = tokio::io::split(far);
         let backend = Arc::clone(&server);
         let serving = tokio::spawn(async move {
-            let limits = Arc::new(Limits::default());
             let never = std::future::pending();
-            let grace = Duration::from_secs(10);
-            stdio::serve_on((input, output), grace, backend, false, limits, never).await.unwrap();
+            let options = StdioOptions::default();
+            stdio::serve_on((input, output), backend, options, never).await.unwrap();
         });
         let (input, output) = tokio::io::split(near);
         Self {

@@ -1,10 +1,9 @@
 //! A client on a pair of byte streams.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_net::stdio::serve_on;
+use switchboard_net::stdio::{StdioOptions, serve_on};
 use switchboard_proto::limits::Limits;
 use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
@@ -13,8 +12,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::client::{call, enveloped, initialize, initialized, request};
-use crate::peer::within;
 use crate::script::Stage;
+use switchboard_testkit::within;
 
 struct Pipe {
     stage: Stage,
@@ -34,10 +33,8 @@ impl Pipe {
         let shutdown = async move { _ = stopped.await };
         let task = tokio::spawn(serve_on(
             (read, write),
-            Duration::from_secs(10),
             backend,
-            false,
-            Arc::new(limits),
+            StdioOptions::default().limits(limits),
             shutdown,
         ));
         let (output, input) = tokio::io::split(near);

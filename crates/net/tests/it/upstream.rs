@@ -56,7 +56,7 @@ pub(crate) fn before_child(command: Command) -> (Arc<Bridge>, Caller) {
 
 pub(crate) fn caller(bridge: &Arc<Bridge>) -> Caller {
     let backend = Arc::clone(bridge);
-    Caller::new(backend, bridge.is_shared(), Arc::new(Limits::default()))
+    Caller::new(backend, bridge.sharing(), Arc::new(Limits::default()))
 }
 
 /// A client of `server`, and the bridge between them.

@@ -51,6 +51,21 @@ pub struct OauthSettings {
     pub is_brief: bool,
 }
 
+impl OauthSettings {
+    /// Whether the user says who issues tokens.
+    pub fn names_issuer(&self) -> bool {
+        self.issuer.is_some() || self.metadata_url.is_some() || self.endpoints.token.is_some()
+    }
+
+    /// Whether nothing has to be found out about the authorization server.
+    pub(super) fn names_all_endpoints(&self) -> bool {
+        let needs_page = self.grant == GrantType::Code;
+        let device = self.grant == GrantType::Device;
+        let has_page = self.endpoints.authorization.is_some() || !needs_page;
+        self.endpoints.token.is_some() && has_page && !device
+    }
+}
+
 /// Endpoints of an authorization server that the user names.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[expect(missing_docs, reason = "the names are those of RFC 8414")]

@@ -1,11 +1,11 @@
-//! What goes to the token endpoint, and what comes from it.
+//! What goes to the token endpoint.
 
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::challenge::split_scopes;
 use super::machine::{AuthBody, AuthRequest, AuthResponse, Desk, Step, Tools};
@@ -14,13 +14,8 @@ use super::record::{
     AuthMethod, LONGEST_SIGN_IN, PendingSignIn, Secret, TokenRecord, TokenSource, join_scopes,
 };
 use super::settings::{OauthSettings, ProviderToken};
+use super::token_answer::{error_code, read_json, read_tokens, refusal};
 use super::{AuthError, encode, form};
-
-/// Bytes of a token that servers take in a header.
-const LONGEST_TOKEN: usize = 16 << 10;
-
-/// No token is good for longer than ten years, in seconds.
-const LONGEST_LIFE: u64 = 10 * 365 * 86_400;
 
 const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ASSERTION: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -359,102 +354,4 @@ pub fn dpop_proof(
 pub fn basic_authorization(client_id: &str, secret: &str) -> Secret {
     let pair = format!("{}:{}", encode(client_id), encode(secret));
     Secret::new(format!("Basic {}", STANDARD.encode(pair)))
-}
-
-impl OauthSettings {
-    /// Whether the user says who issues tokens.
-    pub fn names_issuer(&self) -> bool {
-        self.issuer.is_some() || self.metadata_url.is_some() || self.endpoints.token.is_some()
-    }
-
-    /// Whether nothing has to be found out about the authorization server.
-    pub(super) fn names_all_endpoints(&self) -> bool {
-        let needs_page = self.grant == super::GrantType::Code;
-        let device = self.grant == super::GrantType::Device;
-        let has_page = self.endpoints.authorization.is_some() || !needs_page;
-        self.endpoints.token.is_some() && has_page && !device
-    }
-}
-
-#[derive(Deserialize)]
-struct TokenAnswer {
-    access_token: Secret,
-    token_type: Option<String>,
-    refresh_token: Option<Secret>,
-    id_token: Option<Secret>,
-    scope: Option<String>,
-    #[serde(default, deserialize_with = "read_seconds")]
-    expires_in: Option<u64>,
-}
-
-/// Seconds; some servers write them as text, or with a fraction.
-fn read_seconds<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let value = Value::deserialize(from)?;
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let seconds: Option<u64> = text.split('.').next().and_then(|whole| whole.parse().ok());
-    Ok(seconds.map(|seconds| seconds.min(LONGEST_LIFE)))
-}
-
-fn read_tokens(endpoint: &str, response: &AuthResponse) -> Result<TokenAnswer, AuthError> {
-    let answer: TokenAnswer = read_json(endpoint, response)?;
-    let token = answer.access_token.reveal();
-    if token.is_empty()
-        || token.len() > LONGEST_TOKEN
-        || !token.bytes().all(|it| it.is_ascii_graphic())
-    {
-        return Err(AuthError::OddToken { found: "unusable".to_owned() });
-    }
-    Ok(answer)
-}
-
-/// The answer of an endpoint, if it is no error. A few say errors with status 200 (OC-41).
-fn read_json<T: serde::de::DeserializeOwned>(
-    endpoint: &str,
-    response: &AuthResponse,
-) -> Result<T, AuthError> {
-    if !(200..300).contains(&response.status) || error_code(response).is_some() {
-        return Err(refusal(endpoint, response));
-    }
-    serde_json::from_slice(&response.body).map_err(|error| AuthError::BadAnswer {
-        url: endpoint.to_owned(),
-        problem: format!("answers with what cannot be used: {error}"),
-    })
-}
-
-#[derive(Deserialize)]
-struct ErrorAnswer {
-    error: String,
-    error_description: Option<String>,
-}
-
-fn error_code(response: &AuthResponse) -> Option<String> {
-    serde_json::from_slice::<ErrorAnswer>(&response.body).ok().map(|answer| answer.error)
-}
-
-fn refusal(endpoint: &str, response: &AuthResponse) -> AuthError {
-    let said = serde_json::from_slice::<ErrorAnswer>(&response.body);
-    match said {
-        Ok(said) if response.status < 500 && response.status != 429 => {
-            AuthError::Refused { error: said.error, description: said.error_description }
-        }
-        // Not in the words of the rules, and still a no.
-        Err(_) if (400..500).contains(&response.status) && response.status != 429 => {
-            AuthError::Refused { error: format!("HTTP {}", response.status), description: None }
-        }
-        _ => {
-            let problem = format!("answers with HTTP {}", response.status);
-            AuthError::BadAnswer { url: endpoint.to_owned(), problem }
-        }
-    }
-}
-
-/// What an endpoint said instead of an answer, for people.
-pub(super) fn describe_error(response: &AuthResponse) -> String {
-    match serde_json::from_slice::<ErrorAnswer>(&response.body) {
-        Ok(ErrorAnswer { error, error_description: Some(description) }) => {
-            format!("{description} ({error})")
-        }
-        Ok(ErrorAnswer { error, .. }) => error,
-        Err(_) => format!("HTTP {}", response.status),
-    }
 }

@@ -13,6 +13,8 @@
 //! - Calls that come while the server is being greeted are held, in order.
 //! - When the link is lost every open call fails; none is sent twice. A call
 //!   that the server refused for want of a session was not run, and is sent again once.
+//! - Where the session belongs to one client, the ids of its requests pass, if they are numbers
+//!   that go up. Ours are far above them from the first of them on. No id is used twice.
 //! - Where clients share a server, its greeting is shared too, and what cannot
 //!   be told whose it is goes to nobody.
 
@@ -138,13 +140,19 @@ impl<T: Ticket> LegacyClientHalf<T> {
         }
         self.ensure_greeting(now);
         let watcher = watcher(&ticket);
-        let (id, message) = self.ledger.begin(Some(ticket), request, now);
+        let (id, message) = self.begin(ticket, request, now);
         if request.method() == method::SUBSCRIBE
             && let Some(uri) = request.uri()
         {
             self.watches.ask(&uri, watcher, id.0);
         }
         self.send_in_order(id, message);
+    }
+
+    /// Starts a call of a client.
+    fn begin(&mut self, ticket: T, request: &Message, now: Instant) -> (Lane, Message) {
+        let own_id = request.id().filter(|_| ticket.has_own_id());
+        self.ledger.begin_in_session(Some(ticket), request, own_id, now)
     }
 
     fn send(&mut self, lane: Lane, message: Message) {
@@ -185,7 +193,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             call.owner = None;
         } else if let Some(call) = self.ledger.end(id) {
             self.end_watch(id, &call, false);
-            let is_sent = self.send_cancel(id, words);
+            let is_sent = self.send_cancel(id, &call.wire_id, words);
             let may_await = |it: &&T| is_sent && words.is_some() && it.awaits_dropped();
             let awaits = call.owner.as_ref().filter(may_await).cloned();
             if is_sent && awaits.is_none() {
@@ -286,7 +294,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         while let Some((id, call)) = self.ledger.expired(now) {
             if call.request.method() != method::INITIALIZE {
-                self.withdraw(id);
+                self.withdraw(id, &call.wire_id);
                 self.remember_cancelled(id, &call, None, now);
             }
             let why = call.timed_out(now).into();
@@ -308,6 +316,11 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// Whether an answer is waited for on `lane`.
     pub(super) fn is_open(&self, lane: Lane) -> bool {
         self.ledger.open.contains_key(&lane) || self.is_awaited(lane)
+    }
+
+    /// The lane of the call that the server knows by this id: open, or just cancelled.
+    pub(super) fn lane_of(&self, wire_id: &Id) -> Option<Lane> {
+        self.ledger.lane_of(wire_id).or_else(|| self.cancelled_lane(wire_id))
     }
 
     /// The call that was opened with `ticket`, if it is open.
@@ -342,7 +355,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
         self.phase = GreetingPhase::Greeting;
         self.confirmed = false;
         self.hello = Some(request.clone());
-        let (id, message) = self.ledger.begin(Some(ticket), request, now);
+        let (id, message) = self.begin(ticket, request, now);
         self.greeting = id;
         self.send(id, message);
     }
@@ -462,7 +475,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
         let Some(call) = self.ledger.open.get_mut(&lane) else {
             return self.end_cancelled_lane(lane);
         };
-        let message = call.sent.with_id(&Id::from(lane.0));
+        let message = call.sent.with_id(&call.wire_id);
         let greets = message.method() == method::INITIALIZE;
         if greets || self.hello.is_none() || std::mem::replace(&mut call.repeated, true) {
             return self.handle_unanswered(lane, &Refusal::SessionOver.into());
@@ -500,7 +513,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     /// Makes a call that is no client's.
     fn send_own(&mut self, request: &Message, now: Instant) -> Lane {
-        let (id, message) = self.ledger.begin(None, request, now);
+        let (id, message) = self.ledger.begin_in_session(None, request, None, now);
         self.send(id, message);
         id
     }
@@ -594,10 +607,11 @@ impl<T: Ticket> LegacyClientHalf<T> {
         let of_answer = |it: &QuestionOrigin| Some(&it.id) == answer.id();
         let at = self.answered.iter().rposition(of_answer);
         let on = at.and_then(|at| self.answered.remove(at)).and_then(|it| it.on);
-        if let Some(on) = on.filter(|on| self.ledger.open.contains_key(on)) {
+        let wire_id = |on| self.ledger.open.get(&on).map(|call| (on, call.wire_id.clone()));
+        if let Some((on, wire_id)) = on.and_then(wire_id) {
             self.fail_asked(on, "the server did not take the answer to what it asked");
             // It may be there all the same, and at work.
-            self.withdraw(on);
+            self.withdraw(on, &wire_id);
         }
     }
 

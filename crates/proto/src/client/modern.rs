@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Rules:
-//! - Requests pass with the envelope they came with; only the id changes.
+//! - Requests pass with the envelope they came with. On a pipe their ids change. Over HTTP
+//!   each has a response of its own, and keeps its id: an answer is that of its lane, or of
+//!   no call. A listen's id is ours, for other messages name it.
 //! - Over HTTP the mirror headers are computed from the body that is sent.
 //! - A server asks nothing (MOD-1): its requests are not answered.
 //! - Notifications belong to a call, by lane, token or subscription; others are dropped.
@@ -19,7 +21,9 @@ use std::time::Instant;
 use http::HeaderMap;
 
 use super::tool_headers::{HeaderRetry, ToolHeaders};
-use super::{EventQueue, Ledger, OutstandingCall, Sharing, Ticket, Transmit, cancel_notice, sole};
+use super::{
+    EventQueue, Ledger, OWN_IDS, OutstandingCall, Sharing, Ticket, Transmit, cancel_notice, sole,
+};
 use crate::exchange::{Ask, Carrier, HeaderParams, Lane, To};
 use crate::failure::Failure;
 use crate::header::{Header, Mirror};
@@ -67,20 +71,27 @@ impl<T: Ticket> ModernClientHalf<T> {
             return self.to_client.finish(ticket, Refusal::TooManyCalls);
         }
         match self.tools.headers(request, said) {
-            Ok(params) => _ = self.begin(ticket, None, request, params, now),
+            Ok(params) => {
+                let is_listen = request.method() == method::LISTEN;
+                let passes = self.carrier == Carrier::Http && ticket.has_own_id() && !is_listen;
+                let number = request.id().filter(|_| passes).and_then(Id::number);
+                let wire_id = number.filter(|number| *number < OWN_IDS).map(Id::from);
+                let owner = ModernCallOwner { ticket, retry: None };
+                self.begin(owner, request, wire_id, params, now);
+            }
             Err(mismatch) => self.to_client.finish(ticket, Refusal::from(mismatch)),
         }
     }
 
     fn begin(
         &mut self,
-        ticket: T,
-        retry: Option<Box<HeaderRetry>>,
+        owner: ModernCallOwner<T>,
         request: &Message,
+        wire_id: Option<Id>,
         params: Vec<Header>,
         now: Instant,
     ) -> Lane {
-        let (id, message) = self.ledger.begin(ModernCallOwner { ticket, retry }, request, now);
+        let (id, message) = self.ledger.begin(owner, request, wire_id, now);
         self.send(id, message, params);
         id
     }
@@ -106,15 +117,16 @@ impl<T: Ticket> ModernClientHalf<T> {
     fn drop_calls(&mut self, is_meant: impl Fn(&T) -> bool, words: Option<&Message>) {
         let calls = self.ledger.select(|call| is_meant(&call.owner.ticket));
         for id in calls.collect::<Vec<_>>() {
-            self.ledger.end(id);
-            self.cancel_on_wire(id, words);
+            if let Some(call) = self.ledger.end(id) {
+                self.cancel_on_wire(id, &call.wire_id, words);
+            }
         }
     }
 
-    fn cancel_on_wire(&mut self, id: Lane, words: Option<&Message>) {
+    fn cancel_on_wire(&mut self, lane: Lane, wire_id: &Id, words: Option<&Message>) {
         match self.carrier {
-            Carrier::Http => self.out.push_back(Transmit::Abort { lane: id }),
-            Carrier::Pipe => self.send(Lane::MAIN, cancel_notice(id, words), Vec::new()),
+            Carrier::Http => self.out.push_back(Transmit::Abort { lane }),
+            Carrier::Pipe => self.send(Lane::MAIN, cancel_notice(wire_id, words), Vec::new()),
         }
     }
 
@@ -129,7 +141,11 @@ impl<T: Ticket> ModernClientHalf<T> {
             Kind::Request => {}
             Kind::Notification => self.handle_notification(lane, message, now),
             Kind::Result | Kind::Error => {
-                if let Some((_, call)) = self.ledger.answer(message, now) {
+                let answered = match self.carrier {
+                    Carrier::Http => self.ledger.answer_on(lane, message, now),
+                    Carrier::Pipe => self.ledger.answer(message, now),
+                };
+                if let Some((_, call)) = answered {
                     self.handle_answer(call, message, now);
                 }
             }
@@ -152,7 +168,8 @@ impl<T: Ticket> ModernClientHalf<T> {
             None if lacks_header && !call.repeated => {
                 let retry = HeaderRetry { request: call.request, answer, pages: 0 };
                 let list = retry.list(None);
-                self.begin(ticket, Some(Box::new(retry)), &list, vec![], now);
+                let retry = Some(Box::new(retry));
+                self.begin(ModernCallOwner { ticket, retry }, &list, None, vec![], now);
             }
             None => self.to_client.finish(ticket, answer),
             Some(retry) if answer.kind() == Kind::Error => {
@@ -160,11 +177,14 @@ impl<T: Ticket> ModernClientHalf<T> {
             }
             Some(mut retry) => {
                 if let Some(list) = retry.next_page(&answer) {
-                    self.begin(ticket, Some(retry), &list, vec![], now);
+                    let retry = Some(retry);
+                    self.begin(ModernCallOwner { ticket, retry }, &list, None, vec![], now);
                 } else {
                     // The call once more, with the headers that the list names.
                     let params = self.tools.headers(&retry.request, &None).unwrap_or_default();
-                    let id = self.begin(ticket, None, &retry.request, params, now);
+                    let owner = ModernCallOwner { ticket, retry: None };
+                    // Its own id has been answered already.
+                    let id = self.begin(owner, &retry.request, None, params, now);
                     self.ledger.open.entry(id).and_modify(|call| call.repeated = true);
                 }
             }
@@ -251,7 +271,7 @@ impl<T: Ticket> ModernClientHalf<T> {
     /// Time has reached `now`.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         while let Some((id, call)) = self.ledger.expired(now) {
-            self.cancel_on_wire(id, None);
+            self.cancel_on_wire(id, &call.wire_id, None);
             let why = call.timed_out(now);
             self.to_client.finish(call.owner.ticket, why);
         }
@@ -265,6 +285,11 @@ impl<T: Ticket> ModernClientHalf<T> {
     /// Whether the call that travels on `lane` still waits for its answer.
     pub(super) fn is_open(&self, lane: Lane) -> bool {
         self.ledger.open.contains_key(&lane)
+    }
+
+    /// The lane of the call that the server knows by this id.
+    pub(super) fn lane_of(&self, wire_id: &Id) -> Option<Lane> {
+        self.ledger.lane_of(wire_id)
     }
 }
 

@@ -167,7 +167,7 @@ fn timeout_is_that_of_the_most_urgent_call() {
     let request = message("0 x/y");
     assert_eq!(ledger.poll_timeout(), None);
     for n in 0..10_000 {
-        ledger.begin(n, &request, start + Duration::from_millis(n));
+        ledger.begin(n, &request, None, start + Duration::from_millis(n));
     }
     let quiet = limits().quiet;
     assert_eq!(ledger.poll_timeout(), Some(start + quiet));
@@ -186,8 +186,8 @@ fn a_greeting_may_have_a_patience_of_its_own_and_time_may_be_without_end() {
     let endless = Limits { quiet: Duration::MAX, total: Duration::MAX, ..Limits::default() };
     let limits = Limits { greeting: Some(Duration::from_secs(1)), ..endless };
     let (start, mut ledger) = (start(), Ledger::new(Sharing::Alone, &limits));
-    ledger.begin("short", &message("0 initialize {}"), start);
-    ledger.begin("endless", &message("0 x/y"), start);
+    ledger.begin("short", &message("0 initialize {}"), None, start);
+    ledger.begin("endless", &message("0 x/y"), None, start);
     let later = start + Duration::from_hours(24);
     assert_eq!(ledger.expired(later).unwrap().1.owner, "short");
     assert!(ledger.expired(later).is_none() && ledger.open.contains_key(&Lane(2)));
@@ -211,7 +211,7 @@ fn check(script: &str, expected: &str) {
             "call" => {
                 let token = ledger.next_id;
                 let request = format!(r#"0 x/y {{"_meta":{{"progressToken":{token}}}}}"#);
-                ledger.begin(what, &message(&request), now);
+                ledger.begin(what, &message(&request), None, now);
             }
             "cancel" => {
                 seen.extend(ledger.end(id()).map(|call| format!("{}: cancelled", call.owner)));

@@ -94,7 +94,7 @@ fn json_is_told_from_what_is_not() {
     }
     for text in NO {
         assert!(Walker::new(text.as_bytes()).whole().is_err(), "{text:?}");
-        assert!(serde_json::from_str::<serde_json::Value>(text).is_err(), "{text:?}");
+        assert!(serde_json::from_str::<Value>(text).is_err(), "{text:?}");
     }
 }
 
@@ -141,6 +141,22 @@ fn every_special_byte_ends_a_plain_run_wherever_it_stands() {
     for plain in (0x20..=0xff).filter(|byte| !matches!(byte, b'"' | b'\\')) {
         for length in [17, 3 * BLOCK + 17] {
             assert_eq!(plain_run(&vec![plain; length]), length, "byte {plain:#x}");
+        }
+    }
+}
+
+#[test]
+fn values_are_written_as_by_serde() {
+    let mut texts: Vec<String> = YES.iter().map(|text| (*text).to_owned()).collect();
+    texts.extend((0..0x80u8).map(|byte| format!("aaaaaaa{}b\u{e4}", char::from(byte))));
+    texts.push("line\n".repeat(30));
+    for text in &texts {
+        // What is JSON is written as a value, all of it as a string too.
+        let parsed = serde_json::from_str::<Value>(text).ok();
+        for value in parsed.into_iter().chain([Value::String(text.clone())]) {
+            let mut written = Vec::new();
+            write(&value, &mut written);
+            assert_eq!(String::from_utf8(written).unwrap(), value.to_string());
         }
     }
 }

@@ -30,10 +30,12 @@ struct WrittenText {
 }
 
 impl Message {
-    /// The same message under another id. Nothing but the id changes.
+    /// The same message under another id. Nothing but the id changes. Of its own id, `7.0`
+    /// becomes `7`: peers that sent the one may not read the other.
     #[must_use]
     pub fn with_id(&self, id: &Id) -> Self {
-        if self.id() == Some(id) {
+        let is_edited = self.edits.as_ref().is_some_and(|edits| edits.id.is_some());
+        if self.id() == Some(id) && (is_edited || !self.parsed.has_decimal_id()) {
             return self.clone();
         }
         if self.parsed.id_at.is_empty() {

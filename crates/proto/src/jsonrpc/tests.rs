@@ -146,3 +146,15 @@ fn half_a_character_is_neither_an_id_nor_a_method() {
     }
     assert!(Id::parse(b"\"").is_err());
 }
+
+/// wire: DIV-17
+#[test]
+fn an_id_with_decimals_is_written_without_them() {
+    let text = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"a":7.0}}}}"#);
+    for (id, spelled) in [("7.0", "7"), ("7", "7"), (r#""7.0""#, r#""7.0""#)] {
+        let message = parse_one(text(id).into()).unwrap();
+        let again = message.with_id(&message.id().unwrap().clone());
+        assert_eq!(again.text(), text(spelled).as_bytes());
+        assert_eq!(again.with_id(again.id().unwrap()).text(), text(spelled).as_bytes());
+    }
+}

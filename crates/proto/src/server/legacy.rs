@@ -31,7 +31,7 @@ use crate::revision::Revision;
 use crate::watch::Watches;
 use abilities::SELF;
 
-pub(crate) use abilities::covers;
+pub use abilities::covers;
 
 mod abilities;
 

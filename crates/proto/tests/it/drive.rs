@@ -289,6 +289,11 @@ impl Ticket for Call {
     fn owner(&self) -> u64 {
         self.owner
     }
+
+    /// Every other call.
+    fn has_own_id(&self) -> bool {
+        self.number.is_multiple_of(2)
+    }
 }
 
 /// The calls that somebody waits for.

@@ -16,6 +16,9 @@ fn long_files_are_caught() {
         count(shape::file_fits_its_budget, "crates/a/tests/it/b.rs", &"a();\n".repeat(1001)),
         1
     );
+    let oauth = "crates/proto/src/auth/flow.rs";
+    assert_eq!(count(shape::file_fits_its_budget, oauth, &"a();\n".repeat(400)), 0);
+    assert_eq!(count(shape::file_fits_its_budget, oauth, &"a();\n".repeat(401)), 1);
 }
 
 #[test]

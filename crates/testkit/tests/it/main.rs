@@ -3,4 +3,5 @@
 mod bounds;
 mod seeds;
 mod tidy;
+mod types;
 mod wire;

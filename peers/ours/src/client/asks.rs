@@ -14,7 +14,7 @@ pub(super) fn answering(options: ClientOptions) -> ClientOptions {
             let known = params["url"] == "https://peer.test/sign-in?a=1&b=%20";
             Ok(json!({"action": if known { "accept" } else { "decline" }}))
         })
-        .on_sampling(true, async |params: Value| {
+        .on_sampling_with_tools(async |params: Value| {
             if params["tools"][0]["name"] == "weather" {
                 let input = json!({"city": "Ulm"});
                 let used =

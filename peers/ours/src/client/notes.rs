@@ -42,7 +42,7 @@ pub(super) async fn log(connection: &Connection) -> Result<(), Failure> {
         Era::Modern => _ = wanted.insert(meta::LOG_LEVEL.to_owned(), "info".into()),
     }
     for level in ["warning", "debug"] {
-        let options = CallOptions { meta: wanted.clone(), ..CallOptions::default() };
+        let options = CallOptions::default().meta(wanted.clone());
         let call = connection.client.call_tool_with("log", json!({ "level": level }), options);
         same(&only_text(&call.await?)?, &"logged".to_owned())?;
     }

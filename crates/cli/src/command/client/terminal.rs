@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use switchboard_net::client::{ClientOptions, Declined};
 
 use crate::output::{cell, plain};
+use crate::progress::PausedProgress;
 
 /// At a terminal the client answers forms and URLs of the server by asking the person.
 /// Elsewhere it declares no such capability.
@@ -22,7 +23,9 @@ pub(super) fn answering(options: ClientOptions) -> ClientOptions {
 async fn ask(
     question: impl FnOnce() -> io::Result<Value> + Send + 'static,
 ) -> Result<Value, Declined> {
+    let paused = PausedProgress::begin();
     let asked = tokio::task::spawn_blocking(question).await;
+    drop(paused);
     let answer = asked.map_err(|error| Declined(error.to_string()))?;
     answer.map_err(|error| Declined(error.to_string()))
 }

@@ -79,6 +79,16 @@ pub(super) fn takes_the_greeting(evidence: &Evidence, found: &mut Findings) {
                 "every client sends this; the server, or a proxy in front of it, has to take it";
             (id, "HTTP-2", what, remedy)
         }
+        429 => {
+            let what = format!("the server has had too many requests (HTTP 429){said}");
+            let remedy = "wait, and look again; a proxy in front may limit requests by address";
+            ("http.429", "", what, remedy)
+        }
+        402..500 => {
+            let what = format!("the greeting is refused (HTTP {status}){said}");
+            let remedy = "what the server says is the reason; a proxy in front may need a header";
+            ("http.refused", "", what, remedy)
+        }
         500.. => {
             let what = format!("the server fails (HTTP {status}){said}");
             let remedy = "look into the server's log; 502 to 504 come from a proxy in front that \
@@ -245,10 +255,9 @@ pub(super) fn connects(evidence: &Evidence, found: &mut Findings) {
             "connect.timeout",
             "a firewall or a wrong address; can the host be reached from here at all?",
         ),
-        FetchError::Tls { .. } => (
-            "connect.tls",
-            "trust its authority with --ca-file PEM; check its date and name; or is it http://?",
-        ),
+        FetchError::Tls { .. } => {
+            ("connect.tls", "see what it shows: openssl s_client -connect HOST:PORT -showcerts")
+        }
         FetchError::ProxyRefused { .. } => {
             ("connect.proxy", "check HTTPS_PROXY and its credentials, or name the host in NO_PROXY")
         }
@@ -263,6 +272,16 @@ pub(super) fn connects(evidence: &Evidence, found: &mut Findings) {
         _ => ("connect.failed", "check the URL and the network"),
     };
     found.add(Error, id, "", with_cause(error), remedy);
+}
+
+pub(super) fn is_verified(evidence: &Evidence, found: &mut Findings) {
+    if evidence.is_insecure {
+        let what = "the certificate of the server is not verified: whoever is on the way can read \
+                    and change all that is sent";
+        let remedy = "leave out --insecure, or \"insecure\" in the file, and trust the server by \
+                      --ca-file PEM, or \"caFile\"";
+        found.add(Warning, "connect.insecure", "", what, remedy);
+    }
 }
 
 pub(super) fn is_elsewhere(evidence: &Evidence, found: &mut Findings) {
@@ -318,7 +337,12 @@ pub(super) fn writes_only_messages(evidence: &Evidence, found: &mut Findings) {
         _ => ("http.garbage", "MSG-1", "in its streams"),
     };
     let what = format!("the server writes {place} what is no message: {first:?}{more}");
-    let remedy = "write logs to stderr; look for print, console.log and banners of libraries";
+    let remedy = if is_stdio(evidence) && first.starts_with("http") {
+        "the command serves at this URL and not on stdio: name the URL instead of the command; \
+         switchboard itself needs serve --stdio, or bridge without --port"
+    } else {
+        "write logs to stderr; look for print, console.log and banners of libraries"
+    };
     found.add(Error, id, rule, what, remedy);
 }
 

@@ -37,8 +37,7 @@ const CASES: &[Case] = &[
         "--connectionTimeout 1000 --server stream --port 0 --host 127.0.0.1 -- sleep 1000",
         is_not_waited_for,
     ),
-    Case::new("--sslCert c -- {server}", is_refused),
-    Case::new("--sslKey k -- {server}", is_refused),
+    Case::new("--sslCert /no/such.pem --sslKey k -- {server}", wants_the_files),
     Case::new("--sslCa a -- {server}", is_refused),
     Case::new("--tunnel -- {server}", is_refused),
     Case::new("--tunnelSubdomain s -- {server}", is_refused),
@@ -128,8 +127,14 @@ fn is_not_waited_for(stage: &mut Stage) {
     assert!(text.contains("timeout after"), "{answer}");
 }
 
+fn wants_the_files(stage: &mut Stage) {
+    let run = stage.finish();
+    assert_eq!(run.code, Some(1), "{}", run.stderr);
+    assert!(run.stderr.contains("cannot read /no/such.pem"), "{}", run.stderr);
+}
+
 fn is_refused(stage: &mut Stage) {
     let run = stage.finish();
     assert_eq!(run.code, Some(2), "{}", run.stderr);
-    assert!(run.stderr.contains("hint: leave it out"), "{}", run.stderr);
+    assert!(run.stderr.contains("\"hints\":[\"leave it out\""), "{}", run.stderr);
 }

@@ -22,6 +22,7 @@ const CASES: &[Case] = &[
         r#"{"mcpServers": {"on": {"command": "python3", "args": [""#,
         env!("CARGO_MANIFEST_DIR"),
         r#"/tests/it/server.py"], "env": {"MINE": "1"}},
+            "bad": {"command": "no-such-program-here"},
             "off": {"command": "false", "enabled": false}}}"#
     )),
     Case::new("--stateless --port 0 -- {server}", has_no_sessions),
@@ -72,8 +73,11 @@ fn serves_several(stage: &mut Stage) {
 
 fn serves_those_of_a_file(stage: &mut Stage) {
     stage.is_told("--named-server has no effect here");
+    // A command that is missing keeps none of the others from being served.
+    stage.is_told("[bad] cannot be started: no-such-program-here is in no directory of PATH");
     let (port, path) = stage.running().place();
     assert_eq!(path, "/servers/on/mcp");
+    assert_eq!(stage.running().place().1, "/servers/bad/mcp");
     let talk = Talk::open(port, "/servers/on/mcp", None);
     let variables = talk.call("variables", &json!({}));
     assert!(variables.contains("MINE") && variables.contains("AWS_SECRET"), "{variables}");
@@ -103,7 +107,7 @@ fn logs_in(stage: &mut Stage) {
     assert!(head.contains("\r\nauthorization: basic dtpw\r\n"), "{head}");
     stage.running().close_stdin();
     let log = stage.running().whole_log();
-    assert!(log.contains("certificates are verified all the same"), "{log}");
+    assert!(log.contains("--insecure: the certificate of localhost is not verified"), "{log}");
     assert!(!log.contains("is ignored"), "{log}");
 }
 

@@ -63,8 +63,8 @@ impl Gateway {
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
         let headers = headers.into_iter().collect();
         let server = ServerTarget::url(url.parse().unwrap(), Strategy::HttpOnly, headers, fetch);
-        let options = ClientOptions { era: Some(era), ..options };
-        Client::connect(server, options).await.unwrap()
+        let options = options.era(era);
+        options.connect(server).await.unwrap()
     }
 }
 

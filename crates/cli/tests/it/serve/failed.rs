@@ -37,7 +37,8 @@ async fn a_server_that_always_ends_has_failed_in_the_end_and_is_back_once_it_wor
         let sum = client.call_tool("good__add", json!({"a": 1, "b": 2})).await.unwrap();
         assert_eq!(text(&sum), "3", "{era:?}");
         let list = client.request("tools/list", json!({})).await.unwrap();
-        let missing = json!([{"server": "bad", "state": "failed", "cached": false}]);
+        let missing = json!([{"server": "bad", "state": "failed", "cached": false,
+            "reason": "Transport closed (exit status 1)"}]);
         assert_eq!(list["_meta"]["switchboard/deferred"], missing, "{era:?}");
         let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         let heard = client.listen(filter).await.unwrap();

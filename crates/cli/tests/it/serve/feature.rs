@@ -68,13 +68,13 @@ async fn calls_prompts_resources_and_completions_find_their_server() {
 /// Answers questions, and keeps what it is told.
 pub(super) fn asked(told: &Arc<Mutex<Vec<Value>>>) -> ClientOptions {
     let told = Arc::clone(told);
-    let options = ClientOptions { log_level: Some("info".to_owned()), ..ClientOptions::default() };
+    let options = ClientOptions::default().log_level("info");
     options
         .on_elicitation(async |form| {
             let name = form["message"].clone();
             Ok(json!({"action": "accept", "content": {"response": name, "name": name}}))
         })
-        .on_sampling(false, async |_| {
+        .on_sampling(async |_| {
             let content = json!({"type": "text", "text": "the model says so"});
             Ok(json!({"role": "assistant", "content": content, "model": "m"}))
         })

@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 use switchboard_net::client::{ClientOptions, ListenFilter};
 use switchboard_proto::revision::Era;
 
-use super::{ERAS, Gateway, demo, names, rude, text};
+use super::{ERAS, Gateway, demo, late, names, rude, text};
 use crate::named::Home;
+use crate::process::run;
+use crate::terminal::Terminal;
 
 /// A modern server whose list is in a file, one tool a line, with how long it may
 /// be kept and by whom. It never says that its list has changed.
@@ -175,4 +177,45 @@ async fn definitions_are_in_the_words_of_who_reads_them() {
         supports.push(slow["execution"]["taskSupport"].clone());
     }
     assert_eq!(supports, [json!("optional"), Value::Null]);
+}
+
+/// A gateway answers at once; the command line waits for servers that are still starting.
+#[test]
+fn the_command_line_waits_for_servers_that_start() {
+    let home = Home::new();
+    let servers = json!({ "late": late(&home, "") });
+    let gateway = Gateway::start_in(home, &servers, &json!({}));
+    let url = format!("http://127.0.0.1:{}/mcp", gateway.port);
+    let mut waiting = Terminal::start(&["tools", &url, "--timeout", "60"]);
+    waiting.until("waiting for late to start");
+    let mut calling =
+        Terminal::start(&["call", &url, "late__add", "a=1", "b=2", "--timeout", "60"]);
+    calling.until("waiting for late to start");
+    fs::write(gateway.home.path.join("go"), "").unwrap();
+    waiting.until("late__echo").ends_with(0);
+    calling.until("3").ends_with(0);
+}
+
+#[test]
+fn the_command_line_names_the_servers_that_are_missing() {
+    let home = Home::new();
+    let servers = json!({ "late": late(&home, "") });
+    let gateway = Gateway::start_in(home, &servers, &json!({}));
+    let url = format!("http://127.0.0.1:{}/mcp", gateway.port);
+    let none = run(&["tools", &url, "--timeout", "1"], &[]);
+    assert_eq!((none.code, none.stdout.as_str()), (Some(4), ""), "{}", none.stderr);
+    let line: Value = serde_json::from_str(&none.stderr).unwrap();
+    assert_eq!(line["error"]["message"], "no tools yet: late (starting)");
+    assert_eq!(line["error"]["missing"][0]["server"], "late");
+    let home = Home::new();
+    let servers = json!({"late": late(&home, ""), "good": demo(&[])});
+    let gateway = Gateway::start_in(home, &servers, &json!({}));
+    gateway.until_ready(&["good"]);
+    let url = format!("http://127.0.0.1:{}/mcp", gateway.port);
+    let some = run(&["tools", &url, "--timeout", "1"], &[]);
+    assert_eq!((some.code, some.stderr.as_str()), (Some(0), "missing: late (starting)"));
+    assert!(some.stdout.contains("good__echo"), "{}", some.stdout);
+    let json = run(&["tools", &url, "--timeout", "1", "--output", "json"], &[]);
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["missing"][0]["state"], "starting", "{}", json["missing"]);
 }

@@ -85,9 +85,14 @@ async fn a_gateway_may_name_the_path_of_another_server_of_its_own() {
 
 /// Gateways in a ring, each naming the next one, all at once.
 async fn check_ring(count: usize) {
+    check_ring_of(count, |next| at(next, "/mcp")).await;
+}
+
+/// The same, where `server` says how the next one is reached.
+async fn check_ring_of(count: usize, server: impl Fn(&Gateway) -> Value) {
     let ring: Vec<_> = (0..count).map(|_| plain()).collect();
     for (number, gateway) in ring.iter().enumerate() {
-        let next = at(&ring[(number + 1) % count], "/mcp");
+        let next = server(&ring[(number + 1) % count]);
         gateway.write(&super::file(&json!({"demo": demo(&[]), "next": next}), &json!({})));
     }
     until("the ring is cut", || ring.iter().any(|gateway| gateway.is_refused("next")));
@@ -125,6 +130,55 @@ async fn a_loop_through_a_bridge_on_stdio_is_found() {
     let me = json!({"command": program, "args": ["bridge", url]});
     gateway.write(&super::file(&json!({"demo": demo(&[]), "me": me}), &json!({})));
     check_refused(&mut gateway, "me").await;
+}
+
+/// A bridge of the legacy era that knows nothing of loops: each line of stdin is a POST, without
+/// our header, and what an HTTP error says is lost.
+const FOREIGN: &str = r#"
+import json, sys, urllib.error, urllib.request
+session = None
+for line in sys.stdin:
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    if session:
+        headers["Mcp-Session-Id"] = session
+    request = urllib.request.Request(sys.argv[1], line.encode(), headers)
+    try:
+        answer = urllib.request.urlopen(request)
+    except urllib.error.HTTPError as error:
+        failed = {"code": -32000, "message": "HTTP %d" % error.code}
+        print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "error": failed}), flush=True)
+        continue
+    session = answer.headers.get("Mcp-Session-Id") or session
+    body = answer.read().decode()
+    if answer.headers.get("Content-Type", "").startswith("text/event-stream"):
+        body = "\n".join(line[6:] for line in body.splitlines() if line.startswith("data: {"))
+    if "id" in json.loads(line) and body:
+        print(body, flush=True)
+"#;
+
+#[tokio::test]
+async fn a_loop_through_a_foreign_bridge_is_found() {
+    let mut gateway = plain();
+    let url = format!("http://127.0.0.1:{}/mcp", gateway.port);
+    let me = json!({"command": "python3", "args": ["-c", FOREIGN, url]});
+    gateway.write(&super::file(&json!({"demo": demo(&[]), "me": me}), &json!({})));
+    check_refused(&mut gateway, "me").await;
+}
+
+#[tokio::test]
+async fn two_gateways_that_start_bridges_to_each_other_are_cut_apart() {
+    let program = env!("CARGO_BIN_EXE_switchboard");
+    for foreign in [false, true] {
+        let next = |gateway: &Gateway| {
+            let url = format!("http://127.0.0.1:{}/mcp", gateway.port);
+            if foreign {
+                json!({"command": "python3", "args": ["-c", FOREIGN, url]})
+            } else {
+                json!({"command": program, "args": ["bridge", url]})
+            }
+        };
+        check_ring_of(2, next).await;
+    }
 }
 
 #[tokio::test]

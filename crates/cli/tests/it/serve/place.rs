@@ -89,8 +89,8 @@ async fn every_place_serves_both_eras() {
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
         let url = url.parse().unwrap();
         let server = ServerTarget::url(url, Strategy::SseOnly, HeaderMap::new(), fetch);
-        let options = ClientOptions { era: Some(Era::Legacy), ..asked(&Arc::default()) };
-        let client = Client::connect(server, options).await.unwrap();
+        let options = asked(&Arc::default()).era(Era::Legacy);
+        let client = options.connect(server).await.unwrap();
         check(&client, prefix, &format!("/sse beside {path}")).await;
     }
     let config = gateway.home.path.join("servers.json");
@@ -98,8 +98,8 @@ async fn every_place_serves_both_eras() {
         let line = ["serve", "--stdio", "--no-cache", "--config", config.to_str().unwrap()];
         let command = Command::new(env!("CARGO_BIN_EXE_switchboard")).args(line.map(str::to_owned));
         let server = ServerTarget::command(command, std::env::vars_os().collect());
-        let options = ClientOptions { era: Some(era), ..asked(&Arc::default()) };
-        let client = Client::connect(server, options).await.unwrap();
+        let options = asked(&Arc::default()).era(era);
+        let client = options.connect(server).await.unwrap();
         check(&client, "it__", &format!("stdio {era:?}")).await;
         client.close().await;
     }

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
-use switchboard_net::client::{Client, ClientOptions};
+use switchboard_net::client::ClientOptions;
 use switchboard_net::http::fetch::{Fetch, FetchBody, FetchOptions};
 use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_testkit::issuer::Issuer;
@@ -123,7 +123,7 @@ async fn tls_proxy() -> (TcpListener, TlsAcceptor, FetchOptions) {
         .with_single_cert(vec![certificate.der().clone()], key.into())
         .unwrap();
     let extra_roots = vec![certificate.der().clone()];
-    let trusting = FetchOptions { extra_roots, ..FetchOptions::default() };
+    let trusting = FetchOptions::default().extra_roots(extra_roots);
     (listener, TlsAcceptor::from(Arc::new(config)), trusting)
 }
 
@@ -185,8 +185,8 @@ async fn metadata_challenge_and_audience_are_right_at_every_path_behind_a_tls_pr
             let url = format!("{public}{other}").parse().unwrap();
             let server = ServerTarget::url(url, Strategy::HttpOnly, headers, fetch.clone());
             for era in ERAS {
-                let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
-                let client = Client::connect(server.clone(), options).await;
+                let options = ClientOptions::default().era(era);
+                let client = options.connect(server.clone()).await;
                 assert_eq!(client.is_ok(), path == other, "{path} {other} {era:?}");
             }
         }

@@ -1,5 +1,6 @@
 //! Accounts of users who are gone: when they are deleted, and which ones stay.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,16 +38,20 @@ impl LeavingUsers {
         for account in accounts {
             keep(&store, account, TokenSource::default()).await;
         }
+        Self::with_store(store, one_server("mcp"), keys).await
+    }
+
+    /// The same with this store and these servers.
+    async fn with_store(
+        store: MemoryStore,
+        servers: BTreeMap<String, ServerPlan>,
+        keys: &[&str],
+    ) -> Self {
         let fetch = Fetch::new(FetchOptions::default()).expect("no proxy");
         let person = Arc::new(Nobody);
         let kept = Accounts::new(Arc::new(store.clone()), person, SignInOptions::default(), None);
         let connector = UserConnector::new(kept.clone(), fetch.clone());
-        let url = "http://127.0.0.1:9/mcp".parse().expect("a URL");
-        let target = Target::Url { url, strategy: Strategy::HttpOnly, headers: HeaderMap::new() };
-        let mut server = ServerPlan::new("it", target);
-        server.oauth.is_wanted = Some(true);
-        let (servers, access) = ([("it".to_owned(), server)].into(), access(keys));
-        let mut plan = Plan { servers, access, ..Plan::default() };
+        let mut plan = Plan { servers, access: access(keys), ..Plan::default() };
         plan.assign_accounts();
         let reach = move |it: &ServerPlan| it.server(Vec::new(), fetch.clone(), Some(&kept));
         let fleet = Fleet::start(&plan, FleetOptions::default(), reach).expect("a fleet");
@@ -90,6 +95,15 @@ impl LeavingUsers {
     }
 }
 
+/// A server at this path that users have accounts at.
+fn one_server(path: &str) -> BTreeMap<String, ServerPlan> {
+    let url = format!("http://127.0.0.1:9/{path}").parse().expect("a URL");
+    let target = Target::Url { url, strategy: Strategy::HttpOnly, headers: HeaderMap::new() };
+    let mut server = ServerPlan::new("it", target);
+    server.oauth.is_wanted = Some(true);
+    [("it".to_owned(), server)].into()
+}
+
 fn access(keys: &[&str]) -> Access {
     keys.iter().fold(Access::default(), |access, name| access.with_key(name, name.as_bytes()))
 }
@@ -97,6 +111,16 @@ fn access(keys: &[&str]) -> Access {
 fn account(user: &str) -> Account {
     let principal = Some(user.to_owned());
     Account { server: "http://127.0.0.1:9/mcp".to_owned(), principal, ..Account::default() }
+}
+
+/// The page of this gateway.
+const OURS: &str = "https://gw.example/oauth/callback";
+
+/// Tokens of a sign-in that ended at this page.
+fn came_back_to(page: &str) -> TokenSource {
+    let redirect_uris = vec![page.to_owned()];
+    let client = Registration { redirect_uris, ..Registration::default() };
+    TokenSource { client, ..TokenSource::default() }
 }
 
 async fn keep(store: &MemoryStore, account: &Account, source: TokenSource) {
@@ -162,18 +186,13 @@ async fn accounts_at_a_server_that_is_gone_are_deleted_by_the_gateway_that_made_
     // wire: OU-9
     let world = LeavingUsers::new(&[], &["ada"]).await;
     world.connector.set_base(Some("https://gw.example".to_owned()));
-    let came_back_to = |page: &str| {
-        let redirect_uris = vec![page.to_owned()];
-        let client = Registration { redirect_uris, ..Registration::default() };
-        TokenSource { client, ..TokenSource::default() }
-    };
     let at = |server: &str, user: &str| Account {
         server: format!("http://127.0.0.1:9/{server}"),
         ..account(user)
     };
-    let (ours, others) = ("https://gw.example/oauth/callback", "https://b.example/oauth/callback");
-    keep(&world.store, &at("mcp", "ada"), came_back_to(ours)).await;
-    keep(&world.store, &at("removed", "ada"), came_back_to(ours)).await;
+    let others = "https://b.example/oauth/callback";
+    keep(&world.store, &at("mcp", "ada"), came_back_to(OURS)).await;
+    keep(&world.store, &at("removed", "ada"), came_back_to(OURS)).await;
     keep(&world.store, &at("removed", "bob"), came_back_to(others)).await;
     world.connector.forget_gone().await.unwrap();
     assert_eq!(world.marks().await, 1);
@@ -197,12 +216,34 @@ async fn a_gateway_without_a_public_url_leaves_accounts_at_other_servers_alone()
     let world = LeavingUsers::new(&[], &["ada"]).await;
     // So is every gateway found on its own machine.
     world.connector.set_base(Some("http://127.0.0.1:3001".to_owned()));
-    let redirect_uris = vec!["http://127.0.0.1:3001/oauth/callback".to_owned()];
-    let client = Registration { redirect_uris, ..Registration::default() };
     let elsewhere = Account { server: "http://127.0.0.1:9/other".to_owned(), ..account("bob") };
-    keep(&world.store, &elsewhere, TokenSource { client, ..TokenSource::default() }).await;
+    let source = came_back_to("http://127.0.0.1:3001/oauth/callback");
+    keep(&world.store, &elsewhere, source).await;
     world.connector.forget_gone().await.unwrap();
     assert_eq!(world.marks().await, 0);
+}
+
+/// By https their pages have one address, as by http.
+#[tokio::test(start_paused = true)]
+async fn of_two_gateways_on_one_machine_neither_deletes_accounts_of_the_other() {
+    // wire: OU-9
+    for base in ["https://127.0.0.1:3001", "https://localhost:3001", "https://[::1]:3001"] {
+        let first = LeavingUsers::new(&[], &["ada"]).await;
+        let second =
+            LeavingUsers::with_store(first.store.clone(), one_server("other"), &["bob"]).await;
+        let page = || came_back_to(&format!("{base}{CALLBACK_PATH}"));
+        let other = Account { server: "http://127.0.0.1:9/other".to_owned(), ..account("bob") };
+        keep(&first.store, &account("ada"), page()).await;
+        keep(&first.store, &other, page()).await;
+        for gateway in [&first, &second] {
+            gateway.connector.set_base(Some(base.to_owned()));
+            gateway.settle().await;
+        }
+        for gateway in [&first, &second, &first, &second] {
+            gateway.let_days_pass(8).await;
+        }
+        assert_eq!((first.users().await.len(), first.marks().await), (2, 0), "{base}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,23 +251,42 @@ async fn accounts_at_a_server_that_is_switched_off_stay() {
     // wire: OU-9
     let world = LeavingUsers::new(&[], &["ada"]).await;
     world.connector.set_base(Some("https://gw.example".to_owned()));
-    let redirect_uris = vec!["https://gw.example/oauth/callback".to_owned()];
-    let client = Registration { redirect_uris, ..Registration::default() };
-    keep(&world.store, &account("ada"), TokenSource { client, ..TokenSource::default() }).await;
-    let text = r#"{"servers": {"it": {"url": "http://127.0.0.1:9/mcp", "oauth": true, "enabled": false}},
-                   "switchboard": {"keys": {"ada": {"key": "0123456789abcdef"}}}}"#;
-    let config = Config::parse(Path::new("m.json"), text, &Surroundings::default());
-    let (mut off, _) = Plan::build(&[config.expect("a file")]);
-    off.assign_accounts();
-    world.fleet.change(&off).unwrap();
-    assert!(world.fleet.names().is_empty());
-    world.let_days_pass(1).await;
-    world.let_days_pass(8).await;
-    assert_eq!((world.users().await.len(), world.marks().await), (1, 0));
+    keep(&world.store, &account("ada"), came_back_to(OURS)).await;
+    for server in [
+        r#"{"url": "http://127.0.0.1:9/mcp", "oauth": true, "enabled": false}"#,
+        // With mistakes nobody knows where it is.
+        r#"{"url": "http://127.0.0.1:9/mcp", "oauth": {"grant": "none"}, "enabled": false}"#,
+        r#"{"url": "${NOWHERE}", "oauth": true, "enabled": false}"#,
+        // Switched on, it would be refused: that grant gives users no accounts.
+        r#"{"url": "http://127.0.0.1:9/mcp", "oauth": {"grant": "device"}, "enabled": false}"#,
+    ] {
+        let keys = r#"{"keys": {"ada": {"key": "0123456789abcdef"}}}"#;
+        let text = format!(r#"{{"servers": {{"it": {server}}}, "switchboard": {keys}}}"#);
+        let config = Config::parse(Path::new("m.json"), &text, &Surroundings::default());
+        let (mut off, _) = Plan::build(&[config.expect("a file")]);
+        off.assign_accounts();
+        world.fleet.change(&off).unwrap();
+        assert!(world.fleet.names().is_empty());
+        world.let_days_pass(1).await;
+        world.let_days_pass(8).await;
+        assert_eq!((world.users().await.len(), world.marks().await), (1, 0), "{server}");
+    }
     // Gone from the file, it is gone.
     world.fleet.change(&Plan::default()).unwrap();
     world.let_days_pass(1).await;
     assert_eq!(world.marks().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn accounts_are_looked_at_after_a_start_without_servers_that_have_any() {
+    // wire: OU-9
+    let world = LeavingUsers::with_store(MemoryStore::new(), BTreeMap::new(), &["ada"]).await;
+    keep(&world.store, &account("ada"), came_back_to(OURS)).await;
+    world.connector.set_base(Some("https://gw.example".to_owned()));
+    world.settle().await;
+    assert_eq!(world.marks().await, 1);
+    world.let_days_pass(7).await;
+    assert_eq!(world.users().await, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use switchboard_net::auth::store::{
 use super::renewals::refresh_token;
 use super::*;
 use crate::facade::assertion::OneTime;
-use crate::facade::state::UsedAssertions;
+use crate::facade::state::{MOST_DOCUMENTS, UsedAssertions};
 
 // wire: OS-9
 #[tokio::test]

@@ -14,6 +14,7 @@ use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 use switchboard_proto::revision::Era;
+use switchboard_testkit::within;
 use tokio::net::TcpListener;
 
 use super::*;
@@ -28,16 +29,6 @@ mod crowd;
 mod house;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
-
-/// Longer than anything here takes.
-#[track_caller]
-fn within<T>(what: impl Future<Output = T>) -> impl Future<Output = T> {
-    let caller = std::panic::Location::caller();
-    async move {
-        let outcome = tokio::time::timeout(Duration::from_secs(20), what).await;
-        outcome.unwrap_or_else(|_| panic!("never: {caller}"))
-    }
-}
 
 /// A gateway in front of a house and of a server that is the same for all.
 struct Place {
@@ -90,7 +81,7 @@ async fn open(
     let views = Views::new(&fleet, fleet.names(), None, &authenticator);
     let backend = Arc::clone(&views);
     let gate = Some(authenticator.gate(Some(crate::gateway::Place::All)));
-    let site = Site::new(backend, SiteOptions { authenticator: gate, ..SiteOptions::default() });
+    let site = Site::new(backend, SiteOptions::default().authenticator(gate));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(listen::serve(listener, site, ListenOptions::default(), std::future::pending()));
@@ -113,12 +104,12 @@ impl Place {
         ]);
         let url = format!("http://{}/mcp", self.address).parse().unwrap();
         let server = ServerTarget::url(url, Strategy::HttpOnly, headers, fetch());
-        within(Client::connect(server, options)).await.unwrap()
+        within(options.connect(server)).await.unwrap()
     }
 
     /// Ada, who is red, and bob, who is blue.
     async fn both(&self, era: Era) -> [Client; 2] {
-        let options = || ClientOptions { era: Some(era), ..ClientOptions::default() };
+        let options = || ClientOptions::default().era(era);
         [self.client("ada", "red", options()).await, self.client("bob", "blue", options()).await]
     }
 }
@@ -175,7 +166,7 @@ async fn a_change_for_one_is_told_to_that_one_alone() {
         let place = usual(server).await;
         let told = Arc::new(AtomicUsize::new(0));
         let counts = Arc::clone(&told);
-        let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
+        let options = ClientOptions::default().era(era);
         let ada = place.client("ada", "red", options.clone()).await;
         let options = options.on_notification(move |_| _ = counts.fetch_add(1, Ordering::SeqCst));
         let bob = place.client("bob", "blue", options).await;
@@ -258,7 +249,7 @@ async fn who_calls_without_having_listed_is_understood() {
         });
         let place = place.await;
         place.house.shut(true);
-        let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
+        let options = ClientOptions::default().era(era);
         let ada = place.client("ada", "red", options).await;
         let list = within(ada.request("tools/list", json!({}))).await.unwrap();
         let late = json!([{"server": "house", "state": "starting", "cached": false}]);

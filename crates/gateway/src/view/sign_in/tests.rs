@@ -11,6 +11,7 @@ use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::upstream::{Strategy, Target};
 use switchboard_proto::auth::{Secret, TokenRecord};
+use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Carrier, Exchange};
 use switchboard_proto::limits::Limits;
 use tokio::time::Instant;
@@ -19,10 +20,11 @@ use super::*;
 use crate::account::{Accounts, account_of};
 use crate::authenticator::Authenticator;
 use crate::config::AccountOwner;
-use crate::fleet::FleetOptions;
+use crate::fleet::{Fleet, FleetOptions};
 use crate::gateway::Place;
 use crate::plan::Plan;
 use crate::policy::{Access, Grant};
+use crate::view::Views;
 
 /// A gateway with two users and one server, which each of them has to sign in to.
 struct UserWorld {
@@ -54,10 +56,7 @@ impl UserWorld {
     fn new() -> Self {
         let plan = plan_with(None);
         let store = MemoryStore::new();
-        let options = SignInOptions {
-            mode: switchboard_net::auth::LoginMode::Never,
-            ..SignInOptions::default()
-        };
+        let options = SignInOptions::default().mode(switchboard_net::auth::LoginMode::Never);
         let accounts = Accounts::new(Arc::new(store.clone()), Arc::new(Nobody), options, None);
         let fetch = Fetch::new(FetchOptions::default()).expect("no proxy");
         let connector = UserConnector::new(accounts.clone(), fetch.clone());
@@ -82,7 +81,7 @@ impl UserWorld {
     fn site(&self) -> Site {
         let authenticator = Some(self.authenticator.gate(Some(Place::All)));
         let all: Arc<Views> = Arc::clone(&self.all);
-        Site::new(all, SiteOptions { authenticator, ..SiteOptions::default() })
+        Site::new(all, SiteOptions::default().authenticator(authenticator))
     }
 
     /// Somebody has signed in elsewhere.
@@ -251,7 +250,8 @@ async fn a_call_goes_the_way_of_any_other_after_the_sign_in() {
     world.sign_in("").await;
     let backend: Arc<Views> = Arc::clone(&world.all);
     let limits = Limits::default();
-    let client = ClientConnection::new(Era::Modern, Carrier::Http, backend, &limits, false);
+    let client =
+        ClientConnection::new(Era::Modern, Carrier::Http, backend, &limits, Sharing::Alone);
     let front = world.all.make_front(&Grant::default(), None);
     let running = world.fleet.running("it").unwrap();
     let call = Call::new(Arc::<ClientConnection>::clone(&client), Exchange(1));

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use switchboard_net::roster::{Change, ListKind};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{ServerTarget, Target};
+use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Carrier, Lane};
 use switchboard_proto::jsonrpc::parse;
 use switchboard_proto::limits::Limits;
@@ -92,8 +93,13 @@ async fn heard(client: &ClientConnection) -> String {
 async fn a_server_that_answers_a_cancelled_call_is_passed_on() {
     let (fleet, views) = before(&SERVER.replacen("    *'\"tools/list\"'*", LATE, 1));
     until_listed(&fleet, &views, "s__t").await;
-    let client =
-        ClientConnection::new(Era::Legacy, Carrier::Pipe, views, &Limits::default(), false);
+    let client = ClientConnection::new(
+        Era::Legacy,
+        Carrier::Pipe,
+        views,
+        &Limits::default(),
+        Sharing::Alone,
+    );
     for line in [
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
@@ -119,8 +125,13 @@ async fn progress_on_a_question_goes_to_the_server_that_asked_it() {
     for tool in ["a__t", "b__t"] {
         until_listed(&fleet, &views, tool).await;
     }
-    let client =
-        ClientConnection::new(Era::Legacy, Carrier::Pipe, views, &Limits::default(), false);
+    let client = ClientConnection::new(
+        Era::Legacy,
+        Carrier::Pipe,
+        views,
+        &Limits::default(),
+        Sharing::Alone,
+    );
     for line in [
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}}}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
@@ -180,7 +191,7 @@ done"#;
 /// A client on a pipe.
 fn client(era: Era, views: &Arc<Views>) -> Arc<ClientConnection> {
     let backend: Arc<Views> = Arc::clone(views);
-    ClientConnection::new(era, Carrier::Pipe, backend, &Limits::default(), false)
+    ClientConnection::new(era, Carrier::Pipe, backend, &Limits::default(), Sharing::Alone)
 }
 
 /// The calls that wait for the only server, and that are open there.

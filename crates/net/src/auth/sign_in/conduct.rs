@@ -9,7 +9,8 @@ use switchboard_proto::auth::{
     AuthError, Challenge, GrantType, PendingSignIn, Secret, SignIn, TokenRecord,
 };
 
-use super::{Inner, LoginMode, SignInOptions, local, read, write};
+use super::drive::{local, read, write};
+use super::{Inner, LoginMode, SignInOptions};
 use crate::auth::callback::{CallbackListener, CallbackPlace, port_for};
 use crate::auth::store::{RecordKind, RecordLock};
 use crate::connection::lock;

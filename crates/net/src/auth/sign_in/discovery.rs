@@ -12,7 +12,8 @@ use switchboard_proto::auth::{
     OauthSettings, Registration, SignIn, Step, TokenSource,
 };
 
-use super::{Authorizer, DISCOVERY, Inner, read};
+use super::drive::{DISCOVERY, read};
+use super::{Authorizer, Inner};
 use crate::auth::callback::port_for;
 use crate::drive::now;
 

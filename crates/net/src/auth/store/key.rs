@@ -21,7 +21,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::Zeroizing;
 
 use super::StoreError;
-use super::files::{replace, unreadable, unwritten};
+use super::disk::{replace, unreadable, unwritten};
 use crate::platform::{is_only_ours, open_without_waiting, private_file};
 use crate::seal::KEY_LENGTH;
 

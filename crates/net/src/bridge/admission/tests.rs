@@ -1,5 +1,6 @@
 //! Each test is a transcript: what happened, and what must come of it.
 
+use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::jsonrpc::{Message, parse};
 use switchboard_proto::limits::Limits;
@@ -394,8 +395,13 @@ async fn a_call_that_is_dropped_on_its_way_from_the_gate_is_dropped_at_the_serve
     let bounds = (NonZeroUsize::MIN, Duration::from_mins(1));
     let bridge = Bridge::guarding(server, Children::PerSession, Arc::default(), bounds);
     let backend: Arc<Bridge> = Arc::clone(&bridge);
-    let client =
-        ClientConnection::new(Era::Legacy, Carrier::Http, backend, &Limits::default(), false);
+    let client = ClientConnection::new(
+        Era::Legacy,
+        Carrier::Http,
+        backend,
+        &Limits::default(),
+        Sharing::Alone,
+    );
     let exchange = Exchange(1);
     let request = Message::request(&1.into(), method::CALL_TOOL, None);
     let call = Call::new(Arc::<ClientConnection>::clone(&client), exchange);
@@ -419,7 +425,7 @@ async fn a_client_that_leaves_before_its_greeting_is_answered_leaves_nothing_beh
     let bridge = Bridge::new(server, Children::PerSession, Arc::default());
     let backend: Arc<Bridge> = Arc::clone(&bridge);
     let (era, limits) = (Era::Legacy, Limits::default());
-    let client = ClientConnection::new(era, Carrier::Http, backend, &limits, false);
+    let client = ClientConnection::new(era, Carrier::Http, backend, &limits, Sharing::Alone);
     let params = br#"{"protocolVersion":"x","capabilities":{}}"#;
     let greeting = Message::request(&1.into(), method::INITIALIZE, Some(params));
     let greeting = parse(greeting.text().clone()).unwrap();

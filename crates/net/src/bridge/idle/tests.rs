@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Carrier, Exchange};
 use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::Message;
@@ -69,8 +70,13 @@ impl Crowd {
 
 fn client(bridge: &Arc<Bridge>, who: &Who) -> Arc<ClientConnection> {
     let backend: Arc<Bridge> = Arc::clone(bridge);
-    let client =
-        ClientConnection::new(Era::Legacy, Carrier::Http, backend, &Limits::default(), true);
+    let client = ClientConnection::new(
+        Era::Legacy,
+        Carrier::Http,
+        backend,
+        &Limits::default(),
+        Sharing::Shared,
+    );
     client.speak_for(who);
     client
 }
@@ -210,7 +216,8 @@ impl TokenProcess {
             .speaking(Era::Modern);
         let bridge = Bridge::new(server, Children::PerUser, Arc::default());
         let (backend, limits): (Arc<Bridge>, _) = (Arc::clone(&bridge), Limits::default());
-        let ada = ClientConnection::new(Era::Modern, Carrier::Http, backend, &limits, false);
+        let ada =
+            ClientConnection::new(Era::Modern, Carrier::Http, backend, &limits, Sharing::Alone);
         ada.speak_for(&Who::new("ada"));
         Self { bridge, credential, ada }
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Connector  the time limit
-//!     HttpsConnector  TLS with the server, for https
+//!     HttpsConnector  TLS with the server, for https; built without TLS, a refusal
 //!       Dial  chooses:  straight  |  CONNECT  |  SOCKS 5  |  the proxy itself, for http
 //! ```
 
@@ -10,35 +10,37 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::Uri;
 use http::uri::Scheme;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+#[cfg(feature = "tls")]
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::TokioIo;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use rustls_platform_verifier::Verifier;
 use switchboard_proto::auth::origin_of;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::FetchOptions;
-use super::fetch_error::{Cause, SetupError};
+use super::fetch_error::SetupError;
 use super::proxy::{Proxies, is_socks};
 use super::reach::{Reach, address_of};
+#[cfg(feature = "tls")]
+use super::server_tls::TlsSetup;
+#[cfg(not(feature = "tls"))]
+use super::without_tls::{
+    BareStream as MaybeHttpsStream, NoTlsSetup, PlainConnector as HttpsConnector,
+};
 
-type BoxError = Box<dyn Error + Send + Sync>;
-type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
+pub(super) type BoxError = Box<dyn Error + Send + Sync>;
+pub(super) type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 type Tcp = HttpConnector<Resolver>;
 type ServerStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
@@ -46,12 +48,21 @@ type ServerStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     https: HttpsConnector<Dial>,
+    /// For the one host with which TLS is another.
+    host: Option<(Arc<str>, HttpsConnector<Dial>)>,
     limit: Duration,
 }
 
 impl Connector {
+    #[cfg_attr(
+        not(feature = "tls"),
+        allow(clippy::unnecessary_wraps, reason = "only TLS cannot be set up")
+    )]
     pub(super) fn new(options: &FetchOptions, proxies: Arc<Proxies>) -> Result<Self, SetupError> {
-        let tls = tls_config(options.extra_roots.clone())?;
+        #[cfg(feature = "tls")]
+        let tls = TlsSetup::new(options)?;
+        #[cfg(not(feature = "tls"))]
+        let tls = NoTlsSetup;
         let (only_ipv4, reach) = (options.only_ipv4, options.reach.clone());
         let tcp_within = |reach| {
             let resolver = Resolver { system: GaiResolver::new(), only_ipv4, reach };
@@ -64,17 +75,10 @@ impl Connector {
         };
         // The user names the proxies, wherever they are.
         let (tcp, proxy_tcp) = (tcp_within(reach.clone()), tcp_within(Reach::Anywhere));
-        let to_proxy = HttpsConnectorBuilder::new()
-            .with_tls_config(tls.clone())
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(proxy_tcp.clone());
-        let https = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_all_versions()
-            .wrap_connector(Dial { tcp, proxy_tcp, to_proxy, proxies, reach });
-        Ok(Self { https, limit: options.connect_timeout })
+        let to_proxy = tls.to_proxies(proxy_tcp.clone());
+        let dial = Dial { tcp, proxy_tcp, to_proxy, proxies, reach };
+        let (host, https) = (tls.to_host(dial.clone()), tls.to_servers(dial));
+        Ok(Self { https, host, limit: options.connect_timeout })
     }
 }
 
@@ -84,11 +88,19 @@ impl Service<Uri> for Connector {
     type Future = Connecting<Self::Response>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        if let Some((_, https)) = &mut self.host {
+            ready!(https.poll_ready(cx))?;
+        }
         self.https.poll_ready(cx)
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let limited = tokio::time::timeout(self.limit, self.https.call(target));
+        let is_it = |host: &str| target.host().is_some_and(|it| it.eq_ignore_ascii_case(host));
+        let https = match &mut self.host {
+            Some((host, https)) if is_it(host) => https,
+            _ => &mut self.https,
+        };
+        let limited = tokio::time::timeout(self.limit, https.call(target));
         Box::pin(async {
             limited.await.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
         })
@@ -124,7 +136,7 @@ impl Service<Uri> for Dial {
                 return Err(Unresolved(out_of_reach()).into());
             }
             let Some(proxy) = dial.proxies.towards(&target) else {
-                return Ok(DialledStream::opaque(ServerStream::Http(dial.tcp.call(target).await?)));
+                return Ok(DialledStream::opaque(dial.tcp.call(target).await?));
             };
             let dialled = dial.through(&proxy, target).await;
             dialled.map_err(|source| ThroughProxy { proxy: origin_of(proxy.uri()), source }.into())
@@ -142,7 +154,7 @@ impl Dial {
                 socks = socks.with_auth(user.to_owned(), password.to_owned());
             }
             let target = with_port(target, if is_https { 443 } else { 80 });
-            return Ok(DialledStream::opaque(ServerStream::Http(socks.call(target).await?)));
+            return Ok(DialledStream::opaque(socks.call(target).await?));
         }
         if is_https {
             let mut tunnel = Tunnel::new(address, self.to_proxy.clone());
@@ -171,8 +183,8 @@ pub(super) struct DialledStream {
 }
 
 impl DialledStream {
-    fn opaque(stream: ServerStream) -> Self {
-        Self { stream, is_read_by_proxy: false }
+    fn opaque(stream: impl Into<ServerStream>) -> Self {
+        Self { stream: stream.into(), is_read_by_proxy: false }
     }
 }
 
@@ -278,75 +290,3 @@ pub(super) struct ThroughProxy {
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Where SOCKS proxies listen by convention.
 const SOCKS_PORT: u16 = 1080;
-
-/// TLS 1.2 and 1.3, no client certificate.
-fn tls_config(extra: Vec<CertificateDer<'static>>) -> Result<ClientConfig, SetupError> {
-    for root in &extra {
-        let added = RootCertStore::empty().add(root.clone());
-        added.map_err(|error| SetupError::BadRoot(Cause::of(&error)))?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let system = System { provider: Arc::clone(&provider), extra, loaded: OnceLock::new() };
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| SetupError::Tls(Cause::of(&error)))?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(system))
-        .with_no_client_auth();
-    Ok(config)
-}
-
-/// The system's verifier of certificates. It is loaded on the first TLS handshake:
-/// reading a hundred certificates takes longer than most requests, and whoever only
-/// speaks plain HTTP, perhaps on a system without any, needs none.
-#[derive(Debug)]
-struct System {
-    provider: Arc<CryptoProvider>,
-    extra: Vec<CertificateDer<'static>>,
-    loaded: OnceLock<Result<Verifier, rustls::Error>>,
-}
-
-impl System {
-    fn verifier(&self) -> Result<&Verifier, rustls::Error> {
-        let load = || {
-            let extra = self.extra.iter().cloned();
-            Verifier::new_with_extra_roots(extra, Arc::clone(&self.provider))
-        };
-        self.loaded.get_or_init(load).as_ref().map_err(Clone::clone)
-    }
-}
-
-impl ServerCertVerifier for System {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        self.verifier()?.verify_server_cert(certificate, intermediates, name, ocsp, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier()?.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier()?.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}

@@ -12,6 +12,10 @@ use switchboard_proto::auth::origin_of;
 use switchboard_proto::failure::{Failure, FailureSource};
 
 use super::connect::{ThroughProxy, Unresolved};
+#[cfg(feature = "tls")]
+use super::tls_error;
+#[cfg(not(feature = "tls"))]
+use super::without_tls::BuiltWithoutTls;
 
 /// No answer came back.
 #[expect(missing_docs, reason = "the field names say it")]
@@ -113,7 +117,14 @@ impl FetchError {
     }
 
     pub(super) fn from_client(error: &legacy::Error, target: &Uri, limit: Duration) -> Self {
-        if !error.is_connect() {
+        // In TLS 1.3 our side of the handshake is over before the server looks at our certificate.
+        #[cfg(feature = "tls")]
+        let is_refused = causes(error)
+            .filter_map(|cause| cause.downcast_ref())
+            .any(tls_error::is_about_identity);
+        #[cfg(not(feature = "tls"))]
+        let is_refused = false;
+        if !error.is_connect() && !is_refused {
             return Self::Lost { origin: origin_of(target), source: Cause::of(error) };
         }
         Self::from_connector(error, target, limit)
@@ -127,7 +138,6 @@ impl FetchError {
     ) -> Self {
         let origin = origin_of(target);
         let source = Cause::of(error);
-        let is_https = target.scheme() == Some(&Scheme::HTTPS);
         for cause in causes(error) {
             if let Some(through) = cause.downcast_ref::<ThroughProxy>() {
                 return Self::ProxyRefused { proxy: through.proxy.clone(), origin, source };
@@ -135,15 +145,23 @@ impl FetchError {
             if cause.is::<Unresolved>() {
                 return Self::Unresolved { origin, source };
             }
-            if cause.is::<rustls::Error>() {
+            #[cfg(not(feature = "tls"))]
+            if cause.is::<BuiltWithoutTls>() {
                 return Self::Tls { origin, source };
+            }
+            #[cfg(feature = "tls")]
+            if let Some(error) = cause.downcast_ref::<rustls::Error>() {
+                tracing::debug!(%error, "TLS handshake failed");
+                let host = target.host().unwrap_or_default();
+                return Self::Tls { origin, source: Cause(tls_error::reason(error, host)) };
             }
             match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
                 Some(io::ErrorKind::ConnectionRefused) => return Self::Refused { origin },
                 Some(io::ErrorKind::TimedOut) => return Self::TimedOut { origin, limit },
                 // A server without TLS hangs up in the middle of the handshake.
-                Some(io::ErrorKind::UnexpectedEof) if is_https => {
-                    return Self::Tls { origin, source };
+                #[cfg(feature = "tls")]
+                Some(io::ErrorKind::UnexpectedEof) if target.scheme() == Some(&Scheme::HTTPS) => {
+                    return Self::Tls { origin, source: Cause(tls_error::HUNG_UP.to_owned()) };
                 }
                 _ => {}
             }

@@ -14,11 +14,12 @@
 //! ```
 //!
 //! Only HTTP/1 knows this: on HTTP/2 a stream is ended by a frame of its own, and
-//! each is a `ClientPeer` of its own.
+//! each is a `ClientPeer` of its own. In TLS a client says that it ends the connection, and
+//! clients of HTTP end no side alone there: the end of input is the end.
 
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker, ready};
@@ -30,11 +31,15 @@ use http_body_util::BodyExt as _;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+#[cfg(feature = "tls")]
+use tokio_rustls::server::TlsStream;
 
 use super::STREAM;
 use super::slots::ConnectionSlot;
 use crate::connection::{lock, wait};
 use crate::drive::{TaskPart, now};
+#[cfg(feature = "tls")]
+use crate::http::tls::H2;
 
 /// How long a client that sends nothing more is waited for, if its answer cannot be
 /// begun: only what is written shows whether it is still there.
@@ -43,7 +48,14 @@ const MOST_DOUBT: Duration = Duration::from_secs(30);
 /// The connection that a request came by, or its stream on one, among the request's
 /// extensions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ClientPeer(Arc<Mutex<PeerState>>, Option<IpAddr>);
+pub(crate) struct ClientPeer(Arc<Mutex<PeerState>>, PeerPlace);
+
+/// Where a connection comes from, and how.
+#[derive(Clone, Copy, Debug, Default)]
+struct PeerPlace {
+    address: Option<IpAddr>,
+    is_secure: bool,
+}
 
 #[derive(Debug, Default)]
 struct PeerState {
@@ -60,7 +72,7 @@ struct PeerState {
     speaks_http2: bool,
     cutter: Option<Waker>,
     /// The number of the client that is answered.
-    carries: u64,
+    carries: Option<u64>,
     is_cut: bool,
 }
 
@@ -86,7 +98,12 @@ impl ClientPeer {
 
     /// Where the connection comes from.
     pub(crate) fn address(&self) -> Option<IpAddr> {
-        self.1
+        self.1.address
+    }
+
+    /// Whether it is by TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.1.is_secure
     }
 
     /// Says that an answer is on its way to the client, until it is dropped.
@@ -110,10 +127,10 @@ impl ClientPeer {
         state.silent_since.filter(|_| state.answering == 0 && !state.speaks_http2)
     }
 
-    /// Says which client is answered by it from here on.
-    pub(crate) fn carry(&self, client: u64) -> Carrying {
-        lock(&self.0).carries = client;
-        Carrying { peer: Arc::downgrade(&self.0), client }
+    /// Says which client is answered by it from here on. None if it is the same as before.
+    pub(crate) fn carry(&self, client: u64) -> Option<Carrying> {
+        let before = lock(&self.0).carries.replace(client);
+        (before != Some(client)).then(|| Carrying { peer: Arc::downgrade(&self.0), client })
     }
 
     /// Ends the connection, whatever is still to be written.
@@ -158,8 +175,8 @@ pub(crate) struct Carrying {
 impl Carrying {
     /// The connection, if it still answers the client.
     pub(crate) fn peer(&self) -> Option<ClientPeer> {
-        let peer = ClientPeer(self.peer.upgrade()?, None);
-        let is_so = lock(&peer.0).carries == self.client;
+        let peer = ClientPeer(self.peer.upgrade()?, PeerPlace::default());
+        let is_so = lock(&peer.0).carries == Some(self.client);
         is_so.then_some(peer)
     }
 
@@ -253,14 +270,26 @@ const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A connection as hyper reads and writes it.
 pub(super) struct PeerStream {
-    read: ReadSide,
-    write: OwnedWriteHalf,
+    wire: Wire,
     pub(super) peer: ClientPeer,
     /// Whether hyper has something to write that the socket does not take yet.
     is_full: bool,
     /// Last, so that it is freed after the connection, which may become a socket.
     _slot: ConnectionSlot,
 }
+
+/// How bytes travel.
+enum Wire {
+    Plain { read: ReadSide, write: OwnedWriteHalf },
+    Tls(Box<SecureStream>),
+}
+
+#[cfg(feature = "tls")]
+type SecureStream = TlsStream<TcpStream>;
+
+// Stands where TLS would be, and is never made.
+#[cfg(not(feature = "tls"))]
+use tokio::io::Empty as SecureStream;
 
 enum ReadSide {
     Open(OwnedReadHalf),
@@ -271,17 +300,38 @@ enum ReadSide {
 
 impl PeerStream {
     pub(super) fn new(stream: TcpStream, slot: ConnectionSlot) -> Self {
-        let address = stream.peer_addr().ok().map(|address| address.ip());
+        let address = stream.peer_addr().ok();
         let (read, write) = stream.into_split();
-        let state = PeerState { silent_since: Some(now()), ..PeerState::default() };
-        let (read, peer) = (ReadSide::Open(read), ClientPeer(Arc::new(Mutex::new(state)), address));
-        Self { read, write, peer, is_full: false, _slot: slot }
+        Self::by(Wire::Plain { read: ReadSide::Open(read), write }, address, slot)
     }
 
-    /// Whether the first bytes, which are left to be read, cannot begin HTTP/2.
+    /// The same after a TLS handshake.
+    #[cfg(feature = "tls")]
+    pub(super) fn secure(stream: TlsStream<TcpStream>, slot: ConnectionSlot) -> Self {
+        let address = stream.get_ref().0.peer_addr().ok();
+        Self::by(Wire::Tls(Box::new(stream)), address, slot)
+    }
+
+    fn by(wire: Wire, address: Option<SocketAddr>, slot: ConnectionSlot) -> Self {
+        let state = PeerState { silent_since: Some(now()), ..PeerState::default() };
+        let is_secure = matches!(wire, Wire::Tls(_));
+        let place = PeerPlace { address: address.map(|address| address.ip()), is_secure };
+        let peer = ClientPeer(Arc::new(Mutex::new(state)), place);
+        Self { wire, peer, is_full: false, _slot: slot }
+    }
+
+    /// Whether the first bytes, which are left to be read, cannot begin HTTP/2. In TLS the
+    /// handshake says which it is.
     pub(super) async fn begins_with_http1(&mut self) -> bool {
         let mut first = [0; HTTP2.len()];
-        let ReadSide::Open(read) = &mut self.read else { return false };
+        let read = match &mut self.wire {
+            Wire::Plain { read: ReadSide::Open(read), .. } => read,
+            Wire::Plain { .. } => return false,
+            #[cfg(feature = "tls")]
+            Wire::Tls(stream) => return stream.get_ref().1.alpn_protocol() != Some(H2),
+            #[cfg(not(feature = "tls"))]
+            Wire::Tls(_) => return false,
+        };
         // A connection that has ended or is broken is for hyper to find.
         let length = read.peek(&mut first).await.unwrap_or(0);
         !HTTP2.starts_with(&first[..length])
@@ -308,23 +358,28 @@ impl AsyncRead for PeerStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let ReadSide::Open(read) = &mut self.read {
+        let Self { wire, peer, is_full, .. } = &mut *self;
+        let side = match wire {
+            Wire::Plain { read, .. } => read,
+            Wire::Tls(stream) => return Pin::new(stream).poll_read(cx, buffer),
+        };
+        if let ReadSide::Open(read) = side {
             let before = buffer.filled().len();
             ready!(Pin::new(read).poll_read(cx, buffer))?;
             if buffer.filled().len() > before || buffer.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
-            if !self.peer.is_awaited(cx) && !self.is_full {
+            if !peer.is_awaited(cx) && !*is_full {
                 return Poll::Ready(Ok(()));
             }
-            if let ReadSide::Open(read) = std::mem::replace(&mut self.read, ReadSide::Over) {
+            if let ReadSide::Open(read) = std::mem::replace(side, ReadSide::Over) {
                 let broken = async move { _ = read.ready(Interest::ERROR).await };
-                self.read = ReadSide::Ended(Box::pin(broken));
+                *side = ReadSide::Ended(Box::pin(broken));
             }
-            self.peer.end();
+            peer.end();
         }
-        let is_awaited = self.peer.is_awaited(cx) || self.is_full;
-        match &mut self.read {
+        let is_awaited = peer.is_awaited(cx) || *is_full;
+        match side {
             ReadSide::Ended(broken) if is_awaited => broken.as_mut().poll(cx).map(Ok),
             _ => Poll::Ready(Ok(())),
         }
@@ -337,7 +392,10 @@ impl AsyncWrite for PeerStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let wrote = Pin::new(&mut self.write).poll_write(cx, bytes);
+        let wrote = match &mut self.wire {
+            Wire::Plain { write, .. } => Pin::new(write).poll_write(cx, bytes),
+            Wire::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        };
         self.written(wrote)
     }
 
@@ -346,19 +404,35 @@ impl AsyncWrite for PeerStream {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let wrote = Pin::new(&mut self.write).poll_write_vectored(cx, pieces);
+        let wrote = match &mut self.wire {
+            Wire::Plain { write, .. } => Pin::new(write).poll_write_vectored(cx, pieces),
+            Wire::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+        };
         self.written(wrote)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.write.is_write_vectored()
+        match &self.wire {
+            Wire::Plain { write, .. } => write.is_write_vectored(),
+            Wire::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.write).poll_flush(cx)
+        match &mut self.wire {
+            Wire::Plain { write, .. } => Pin::new(write).poll_flush(cx),
+            Wire::Tls(stream) => {
+                // TLS takes more than it has sent.
+                let flushed = Pin::new(stream).poll_flush(cx);
+                self.written(flushed)
+            }
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.write).poll_shutdown(cx)
+        match &mut self.wire {
+            Wire::Plain { write, .. } => Pin::new(write).poll_shutdown(cx),
+            Wire::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
     }
 }

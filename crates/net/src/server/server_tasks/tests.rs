@@ -1,12 +1,12 @@
 //! What bounds the store.
 
 use switchboard_proto::jsonrpc::{Id, Message};
-use switchboard_proto::limits::Limits;
 use switchboard_proto::method::meta;
 use switchboard_proto::revision::Revision;
 
 use super::*;
 use crate::stdio;
+use crate::stdio::StdioOptions;
 
 fn caller() -> Caller {
     Caller::Request(Message::request(&Id::from(1), "tools/call", None))
@@ -127,10 +127,8 @@ async fn a_task_that_is_cancelled_while_it_begins_is_over_and_watched_no_longer(
     let params = json!({"name": "late", "_meta": meta});
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
     let (input, mut answers) = (format!("{call}\n"), Vec::new());
-    let limits = Arc::new(Limits::default());
-    let never = std::future::pending();
-    let (streams, grace) = ((input.as_bytes(), &mut answers), Duration::from_secs(10));
-    stdio::serve_on(streams, grace, server, false, limits, never).await.unwrap();
+    let (streams, never) = ((input.as_bytes(), &mut answers), std::future::pending());
+    stdio::serve_on(streams, server, StdioOptions::default(), never).await.unwrap();
     let answer: Value = serde_json::from_slice(&answers).unwrap();
     assert_eq!(answer["result"]["resultType"], "task", "{answer}");
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();

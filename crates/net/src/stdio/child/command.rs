@@ -11,6 +11,9 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use switchboard_proto::failure::StartProblem;
 
 use crate::platform;
 
@@ -70,6 +73,21 @@ pub enum SpawnError {
     Refused { program: String, source: io::Error },
 }
 
+impl SpawnError {
+    /// The same in words that name no file.
+    pub(crate) fn problem(&self) -> StartProblem {
+        match self {
+            Self::NoDirectory { .. } => StartProblem::NoDirectory,
+            Self::NoInterpreter { .. } => StartProblem::NoInterpreter,
+            Self::NoSuchFile { .. } | Self::NotInPath { .. } => StartProblem::NoCommand,
+            Self::NotExecutable { .. } => StartProblem::NotExecutable,
+            Self::NoGuard { .. } | Self::TooMany { .. } | Self::Refused { .. } => {
+                StartProblem::Other
+            }
+        }
+    }
+}
+
 /// A server to start; see [`spawn`](Self::spawn).
 #[derive(Clone, Eq, PartialEq)]
 pub struct Command {
@@ -87,7 +105,37 @@ pub struct Command {
     pub name: String,
     /// What the log shows by name, where the child prints it.
     pub(crate) secrets: Vec<(String, String)>,
+    /// Who else hears what it says on stderr.
+    pub(crate) listener: StderrListener,
 }
+
+/// Hears each line that a child says on stderr, as the log has it.
+#[derive(Clone, Default)]
+pub struct StderrListener(Option<Arc<HearLine>>);
+
+type HearLine = dyn Fn(&str) + Send + Sync;
+
+impl StderrListener {
+    /// Has `hear` called for each line. It must not wait.
+    pub fn new(hear: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(hear)))
+    }
+
+    pub(crate) fn hear(&self, line: &str) {
+        if let Some(hear) = &self.0 {
+            hear(line);
+        }
+    }
+}
+
+/// Commands are compared without it.
+impl PartialEq for StderrListener {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for StderrListener {}
 
 impl Command {
     /// A program without arguments, named after its file.
@@ -96,7 +144,8 @@ impl Command {
         let name = Path::new(&program).file_name().unwrap_or(OsStr::new(&program));
         let name = name.to_string_lossy().into_owned();
         let (args, env, secrets) = (Vec::new(), Vec::new(), Vec::new());
-        Self { program, args, env, cwd: None, pass_environment: false, name, secrets }
+        let listener = StderrListener::default();
+        Self { program, args, env, cwd: None, pass_environment: false, name, secrets, listener }
     }
 
     /// Reads a line such as `TOKEN=x npx -y 'my server'`; leading assignments
@@ -150,10 +199,10 @@ impl Command {
         self
     }
 
-    /// Sets whether it inherits the whole environment.
+    /// Has it inherit the whole environment.
     #[must_use]
-    pub fn pass_environment(mut self, pass: bool) -> Self {
-        self.pass_environment = pass;
+    pub fn pass_environment(mut self) -> Self {
+        self.pass_environment = true;
         self
     }
 
@@ -349,7 +398,7 @@ mod tests {
         let command = Command::new("server").env("TOKEN", "t");
         assert_eq!(names(&command), ["PATH", "LC_TIME", "TOKEN"]);
         let all = ["PATH", "LC_TIME", "SHELL", "AWS_SECRET", "LCD", "TOKEN"];
-        assert_eq!(names(&command.pass_environment(true)), all);
+        assert_eq!(names(&command.pass_environment()), all);
     }
 
     #[test]

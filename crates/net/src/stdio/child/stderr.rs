@@ -11,13 +11,14 @@ use std::time::Duration;
 use switchboard_proto::auth::Secret;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use super::command::StderrListener;
 use crate::connection::lock;
 use crate::drive::{Throttle, TooMuch, now};
 
 /// Reads `errors` to the end.
 pub(super) async fn drain(
     mut errors: impl AsyncRead + Unpin,
-    name: String,
+    (name, listener): (String, StderrListener),
     secrets: Arc<HiddenWords>,
     tail: Arc<Tail>,
 ) {
@@ -34,6 +35,7 @@ pub(super) async fn drain(
             }
             Err(_) => {}
         }
+        listener.hear(&line);
         tail.push(line);
     };
     let mut chunk = vec![0; CHUNK];
@@ -202,8 +204,13 @@ mod tests {
         let secrets = HiddenWords::new(&[("TOKEN".to_owned(), "s3cret".to_owned())]);
         secrets.add("TOKEN", "renewed");
         let said = &b"I have s3cret\nI have renewed\n"[..];
-        drain(said, String::new(), Arc::clone(&secrets), Arc::clone(&tail)).await;
+        let heard = Arc::<Mutex<Vec<String>>>::default();
+        let hearing = Arc::clone(&heard);
+        let listener = StderrListener::new(move |line| lock(&hearing).push(line.to_owned()));
+        let from = (String::new(), listener);
+        drain(said, from, Arc::clone(&secrets), Arc::clone(&tail)).await;
         assert_eq!(tail.lines(), ["I have ${TOKEN}"; 2]);
+        assert_eq!(*lock(&heard), tail.lines());
         (0..99).for_each(|_| secrets.add("TOKEN", "renewed"));
         assert_eq!(lock(&secrets.0).len(), 2, "each word is there once");
         (0..99).for_each(|number| secrets.add("TOKEN", &format!("t{number}")));

@@ -62,8 +62,8 @@ fn bridge(server: &HttpServer, children: Children) -> Arc<Bridge> {
 /// A client without sessions.
 fn client(bridge: &Arc<Bridge>) -> Client {
     let stateless = Revision::parse(LEGACY);
-    let shared = bridge.is_shared();
-    let options = SiteOptions { stateless, shared, ..SiteOptions::default() };
+    let sharing = bridge.sharing();
+    let options = SiteOptions::default().stateless(stateless).sharing(sharing);
     Client::new(Way::Direct(Site::new(Arc::clone(bridge) as Arc<_>, options)))
 }
 

@@ -11,6 +11,7 @@ use switchboard_net::access::{AuthDenial, Authenticate, Standing, Who};
 use switchboard_net::backend::Backend;
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::server::{Context, Error, Server, Tool};
+use switchboard_proto::client::Sharing;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
@@ -92,13 +93,12 @@ async fn calls_whose_client_does_not_come_back_expire_and_nothing_is_left() {
     let many = Limits { asks: 2 * OF_PIPE, ..Limits::default() };
     let limits = Arc::new(Limits { park: Duration::from_millis(500), ..many.clone() });
     let (server, mut ends) = asking();
-    let options = SiteOptions { limits: Arc::new(many), ..SiteOptions::default() };
+    let options = SiteOptions::default().limits(many);
     let far = Site::new(server as Arc<dyn Backend>, options);
     let bridge = bridge_to(host_site(far.clone()).await, Arc::clone(&limits));
     let names = Names::default();
     let gate: Option<Arc<dyn Authenticate>> = Some(Arc::new(names.clone()));
-    let options =
-        SiteOptions { authenticator: gate, limits: Arc::clone(&limits), ..SiteOptions::default() };
+    let options = SiteOptions::default().authenticator(gate).limits(Arc::clone(&limits));
     let near = Site::new(Arc::clone(&bridge) as Arc<dyn Backend>, options);
     let nobody = Arc::strong_count(&names.0);
 
@@ -115,7 +115,7 @@ async fn calls_whose_client_does_not_come_back_expire_and_nothing_is_left() {
     };
     let calls = PEOPLE.iter().flat_map(|name| (0..OF_EACH).map(move |_| name));
     let calls = join_all(calls.map(|name| ask(name, &message)));
-    let mut pipe = Caller::new(Arc::clone(&bridge) as Arc<dyn Backend>, false, limits);
+    let mut pipe = Caller::new(Arc::clone(&bridge) as Arc<dyn Backend>, Sharing::Alone, limits);
     let by_stdin = async {
         let mut ids = Vec::new();
         for _ in 0..OF_PIPE {

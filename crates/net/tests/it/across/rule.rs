@@ -22,7 +22,7 @@ use crate::upstream::{before, child_bridge, fetch, journal};
 /// Answers are plain JSON, however long a child takes to start.
 fn unhurried() -> SiteOptions {
     let limits = Limits { stream_after: Duration::from_mins(1), ..Limits::default() };
-    SiteOptions { limits: Arc::new(limits), ..SiteOptions::default() }
+    SiteOptions::default().limits(limits)
 }
 
 /// A site before a bridge to a server of one era.

@@ -10,6 +10,7 @@ use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::roster::ServerPhase;
 use switchboard_net::upstream::ServerTarget;
+use switchboard_proto::client::Sharing;
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::within;
 
@@ -110,7 +111,7 @@ async fn nobody_is_shown_a_question_that_may_be_anothers_even_if_calls_wait_for_
             Bridge::new(server, shared, limits)
         };
         stands(&bridge, ServerPhase::Ready);
-        let options = SiteOptions { shared: true, ..SiteOptions::default() };
+        let options = SiteOptions::default().sharing(Sharing::Shared);
         let site = Site::new(Arc::clone(&bridge) as Arc<dyn Backend>, options);
         let client = Client::modern(Way::Direct(site));
         let works = async |token: &str, tag: &str| {

@@ -125,7 +125,7 @@ async fn metadata_that_redirects_into_a_network_is_not_followed() {
         // The server is elsewhere, and what speaks for it is an exception that we made.
         let account = Account { server: "http://192.0.2.1/mcp".to_owned(), ..Account::default() };
         let reach = ReachPolicy { is_strict: true, allowed: vec!["127.0.0.1".to_owned()] };
-        let options = SignInOptions { reach, ..SignInOptions::default() };
+        let options = SignInOptions::default().reach(reach);
         let settings = OauthSettings::default();
         let authorizer =
             Authorizer::new(account, settings, memory(), fetch(), Arc::new(Yes), options);

@@ -20,7 +20,7 @@ const WAITING: usize = 1024;
 /// A client that may have more calls open than may wait.
 fn busy_caller(bridge: &Arc<Bridge>) -> Caller {
     let limits = Limits { calls: 2 * WAITING, ..Limits::default() };
-    Caller::new(Arc::clone(bridge) as Arc<dyn Backend>, bridge.is_shared(), Arc::new(limits))
+    Caller::new(Arc::clone(bridge) as Arc<dyn Backend>, bridge.sharing(), Arc::new(limits))
 }
 
 /// Runs a test on one thread with the stack that threads of the runtime have.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::upstream::{ServerTarget, Strategy};
+use switchboard_proto::client::Sharing;
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{Caller, error_of};
 use switchboard_testkit::http::HttpServer;
@@ -60,7 +61,7 @@ async fn a_call_that_takes_too_long_fails_and_is_cancelled_at_the_server() {
     let target =
         ServerTarget::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
     let bridge = Bridge::new(target, Children::PerSession, Arc::clone(&limits));
-    let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
+    let mut caller = Caller::new(Arc::clone(&bridge) as _, Sharing::Alone, limits);
     let version = switchboard_testkit::caller::LEGACY;
     tokio::join!(caller.greet(), server.greet(Some("s1"), version));
     let id = caller.ask("tools/call", json!({"name": "t"})).await;
@@ -80,7 +81,7 @@ async fn an_answer_that_is_too_long_says_so_and_the_next_call_works() {
     let target =
         ServerTarget::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
     let bridge = Bridge::new(target, Children::PerSession, Arc::clone(&limits));
-    let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
+    let mut caller = Caller::new(Arc::clone(&bridge) as _, Sharing::Alone, limits);
     let version = switchboard_testkit::caller::LEGACY;
     tokio::join!(caller.greet(), server.greet(Some("s1"), version));
     // The event has an id, so that a stream could be resumed to bring it again.
@@ -112,7 +113,7 @@ async fn an_event_that_cannot_be_read_fails_the_call_of_its_stream_at_once() {
     let target =
         ServerTarget::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
     let bridge = Bridge::new(target, Children::PerSession, Arc::clone(&limits));
-    let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
+    let mut caller = Caller::new(Arc::clone(&bridge) as _, Sharing::Alone, limits);
     let version = switchboard_testkit::caller::LEGACY;
     tokio::join!(caller.greet(), server.greet(Some("s1"), version));
     let others = caller.ask("tools/call", json!({"name": "other"})).await;

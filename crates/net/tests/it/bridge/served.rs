@@ -29,8 +29,7 @@ struct Browser {
 
 async fn site(bridge: &Arc<Bridge>) -> http::Uri {
     let backend = Arc::clone(bridge);
-    let site =
-        Site::new(backend, SiteOptions { shared: bridge.is_shared(), ..SiteOptions::default() });
+    let site = Site::new(backend, SiteOptions::default().sharing(bridge.sharing()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve(listener, site, ListenOptions::default(), std::future::pending()));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::upstream::ServerTarget;
+use switchboard_proto::client::Sharing;
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::Caller;
 use switchboard_testkit::within;
@@ -102,7 +103,7 @@ async fn a_client_that_does_not_read_is_cut_and_the_others_go_on() {
     let limits = Arc::new(Limits { backlog: 1 << 18, ..Limits::default() });
     let server = ServerTarget::command(journal.server(&[]), std::env::vars_os().collect());
     let bridge = Bridge::new(server, Children::Shared, Arc::clone(&limits));
-    let client = || Caller::new(Arc::clone(&bridge) as _, true, Arc::clone(&limits));
+    let client = || Caller::new(Arc::clone(&bridge) as _, Sharing::Shared, Arc::clone(&limits));
     let (mut slow, mut other) = (client(), client());
     slow.greet().await;
     other.greet().await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use switchboard_net::bridge::{Bridge, Children};
-use switchboard_net::client::{Client, ClientOptions};
+use switchboard_net::client::Client;
 use switchboard_net::upstream::{
     Credential, CredentialRefusal, CredentialUser, Fetching, NoCredential, PersonAsked,
     ServerTarget, Strategy,
@@ -220,7 +220,7 @@ async fn an_era_probe_waits_for_a_person_and_is_made_again() {
 
     // So has that of the library's client.
     let (person, tell) = Slow::new(false);
-    let connecting = Client::connect(target(&server, &person), ClientOptions::default());
+    let connecting = Client::connect(target(&server, &person));
     let connecting = tokio::spawn(connecting);
     server.post("server/discover").await.answer(401, &[], "").await;
     person.until_asked().await;

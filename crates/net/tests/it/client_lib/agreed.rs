@@ -1,7 +1,7 @@
 //! What was agreed on is kept to, from the first word to the last.
 
 use serde_json::json;
-use switchboard_net::client::{CallError, Client, ClientOptions, ConnectError, ListenFilter};
+use switchboard_net::client::{CallError, ClientOptions, ConnectError, ListenFilter};
 use switchboard_proto::revision::Era;
 use switchboard_testkit::caller::LEGACY;
 use switchboard_testkit::http::HttpServer;
@@ -14,12 +14,8 @@ use crate::upstream::journal;
 #[tokio::test]
 async fn what_was_not_agreed_on_is_not_used() {
     let mut server = HttpServer::start().await;
-    let options = ClientOptions {
-        era: Some(Era::Legacy),
-        log_level: Some("debug".to_owned()),
-        ..ClientOptions::default()
-    };
-    let (client, ()) = tokio::join!(Client::connect(at(&server), options), async {
+    let options = ClientOptions::default().era(Era::Legacy).log_level("debug");
+    let (client, ()) = tokio::join!(options.connect(at(&server)), async {
         let hello = server.post("initialize").await;
         assert_eq!(hello.message()["params"]["capabilities"], json!({}));
         let nothing = json!({"name": "bare", "version": "1"});
@@ -48,8 +44,8 @@ async fn what_was_not_agreed_on_is_not_used() {
 #[tokio::test]
 async fn the_end_is_a_delete_and_closed_connections() {
     let mut server = HttpServer::start().await;
-    let options = ClientOptions { era: Some(Era::Legacy), ..ClientOptions::default() };
-    let (client, stream) = tokio::join!(Client::connect(at(&server), options), async {
+    let options = ClientOptions::default().era(Era::Legacy);
+    let (client, stream) = tokio::join!(options.connect(at(&server)), async {
         server.post("initialize").await.welcome(Some("s1"), LEGACY).await;
         server.post("notifications/initialized").await.answer(202, &[], "").await;
         server.get().await.stream().await
@@ -68,8 +64,8 @@ async fn the_end_is_a_delete_and_closed_connections() {
 #[tokio::test]
 async fn a_client_that_is_modern_only_asks_before_a_legacy_server_could_run_anything() {
     let journal = journal();
-    let options = ClientOptions { era: Some(Era::Modern), ..ClientOptions::default() };
-    let refused = within(Client::connect(child(&journal, &[]), options)).await.unwrap_err();
+    let options = ClientOptions::default().era(Era::Modern);
+    let refused = within(options.connect(child(&journal, &[]))).await.unwrap_err();
     assert!(matches!(refused, ConnectError::NotModern { .. }), "{refused:?}");
     journal.all_gone().await;
     let said = journal.lines();

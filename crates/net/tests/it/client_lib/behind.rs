@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
-use switchboard_net::client::{CallError, Client, ClientOptions};
+use switchboard_net::client::{CallError, Client};
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::upstream::{ClientIdentity, ServerTarget};
+use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
@@ -17,9 +18,10 @@ use crate::upstream::journal;
 
 async fn behind(bridge: &Arc<Bridge>, era: Era) -> Client {
     let backend = Arc::clone(bridge);
-    let face = ClientConnection::new(era, Carrier::Http, backend, &Limits::default(), true);
+    let face =
+        ClientConnection::new(era, Carrier::Http, backend, &Limits::default(), Sharing::Shared);
     let server = ServerTarget::behind(bridge, &Arc::new(ClientIdentity::of(&face, None)));
-    within(Client::connect(server, ClientOptions::default())).await.unwrap()
+    within(Client::connect(server)).await.unwrap()
 }
 
 #[tokio::test]

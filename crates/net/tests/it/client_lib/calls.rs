@@ -14,7 +14,7 @@ use super::{child, connected, legacy, modern};
 use crate::upstream::journal;
 
 fn within_millis(millis: u64) -> CallOptions {
-    CallOptions { timeout: Some(Duration::from_millis(millis)), ..CallOptions::default() }
+    CallOptions::default().timeout(Duration::from_millis(millis))
 }
 
 /// wire: CAN-4, UTL-6
@@ -61,7 +61,7 @@ async fn progress_gives_a_call_more_time_and_is_told() {
 async fn no_progress_gives_a_call_more_time_than_it_may_take_in_all() {
     let journal = journal();
     let client = connected(&journal, ClientOptions::default()).await;
-    let options = CallOptions { total: Some(Duration::from_millis(200)), ..CallOptions::default() };
+    let options = CallOptions::default().total(Duration::from_millis(200));
     let args = json!({"steps": 1_000_000, "tag": "t"});
     let called = client.call_tool_with("work", args, options).await;
     assert!(matches!(called, Err(CallError::Failed(Failure::Timeout { .. }))), "{called:?}");
@@ -87,7 +87,7 @@ async fn a_call_that_is_not_wanted_any_more_is_cancelled_at_a_legacy_server() {
 #[tokio::test]
 async fn a_call_that_is_not_wanted_any_more_is_cancelled_at_a_modern_child() {
     let journal = journal();
-    let client = Client::connect(child(&journal, &["modern"]), ClientOptions::default());
+    let client = Client::connect(child(&journal, &["modern"]));
     let client = within(client).await.unwrap();
     let call = tokio::spawn({
         let client = client.clone();

@@ -37,9 +37,7 @@ async fn a_legacy_child_that_answers_the_question_is_kept() {
 #[tokio::test]
 async fn a_child_that_dies_of_the_question_is_started_again() {
     let journal = journal();
-    let client = within(Client::connect(child(&journal, &["fragile"]), ClientOptions::default()))
-        .await
-        .unwrap();
+    let client = within(Client::connect(child(&journal, &["fragile"]))).await.unwrap();
     assert_eq!(client.era(), Era::Legacy);
     assert_eq!(journal.pids().len(), 2);
     within(client.close()).await;
@@ -51,8 +49,8 @@ async fn a_child_that_dies_of_the_question_is_started_again() {
 async fn a_child_that_stays_silent_is_replaced() {
     let journal = journal();
     // Longer than a child takes to begin, even on a busy machine.
-    let options = ClientOptions { probe_timeout: Duration::from_secs(1), ..Default::default() };
-    let client = within(Client::connect(child(&journal, &["mute"]), options)).await.unwrap();
+    let options = ClientOptions::default().probe_timeout(Duration::from_secs(1));
+    let client = within(options.connect(child(&journal, &["mute"]))).await.unwrap();
     assert_eq!((client.era(), journal.pids().len()), (Era::Legacy, 2));
     within(client.close()).await;
     journal.all_gone().await;
@@ -62,9 +60,7 @@ async fn a_child_that_stays_silent_is_replaced() {
 #[tokio::test]
 async fn a_child_that_the_question_has_pinned_to_an_era_is_replaced() {
     let journal = journal();
-    let client = within(Client::connect(child(&journal, &["pins"]), ClientOptions::default()))
-        .await
-        .unwrap();
+    let client = within(Client::connect(child(&journal, &["pins"]))).await.unwrap();
     assert_eq!((client.era(), journal.pids().len()), (Era::Legacy, 2));
     within(client.close()).await;
     journal.all_gone().await;
@@ -74,7 +70,7 @@ async fn a_child_that_the_question_has_pinned_to_an_era_is_replaced() {
 #[tokio::test]
 async fn a_server_that_answers_with_the_stream_of_the_oldest_transport_is_met_by_it() {
     let mut server = HttpServer::start().await;
-    let connecting = Client::connect(at(&server), ClientOptions::default());
+    let connecting = Client::connect(at(&server));
     let (client, _stream) = tokio::join!(connecting, async {
         let mut stray = server.post("server/discover").await.stream().await;
         stray.write("event: endpoint\ndata: /stray\n\n").await;
@@ -95,7 +91,7 @@ async fn a_server_that_answers_with_the_stream_of_the_oldest_transport_is_met_by
 #[tokio::test]
 async fn a_modern_child_is_not_greeted() {
     let journal = journal();
-    let client = Client::connect(child(&journal, &["modern"]), ClientOptions::default());
+    let client = Client::connect(child(&journal, &["modern"]));
     let client = within(client).await.unwrap();
     assert_eq!((client.era(), client.revision()), (Era::Modern, MODERN));
     let echoed = client.call_tool("echo", json!({"k": 1})).await.unwrap();
@@ -113,7 +109,7 @@ async fn what_is_remembered_is_not_asked_again() {
     let remembered = Some(client.remembered());
     within(client.close()).await;
     let second = journal();
-    let options = ClientOptions { remembered, ..ClientOptions::default() };
+    let options = ClientOptions::default().remembered(remembered);
     let client = within(connected(&second, options)).await;
     assert!(!second.lines().iter().any(|line| line.contains("discover")));
     within(client.close()).await;
@@ -162,7 +158,7 @@ async fn a_modern_endpoint_gets_an_envelope_with_each_request() {
 #[tokio::test]
 async fn a_refusal_to_let_us_in_says_nothing_about_the_era() {
     let mut server = HttpServer::start().await;
-    let connecting = Client::connect(at(&server), ClientOptions::default());
+    let connecting = Client::connect(at(&server));
     let refuse = async {
         let hit = server.post("server/discover").await;
         hit.answer(401, &[("www-authenticate", "Bearer realm=x")], "who are you").await;
@@ -186,7 +182,7 @@ async fn a_server_that_is_not_there_is_an_error_that_says_so() {
     let server = HttpServer::start().await;
     let url = at(&server);
     drop(server);
-    let error = within(Client::connect(url, ClientOptions::default())).await.unwrap_err();
+    let error = within(Client::connect(url)).await.unwrap_err();
     let ConnectError::Failed(CallError::Failed(Failure::Unreachable { source })) = error else {
         panic!("{error:?}")
     };
@@ -198,8 +194,8 @@ async fn a_server_that_is_not_there_is_an_error_that_says_so() {
 #[tokio::test]
 async fn a_version_that_nobody_knows_ends_the_connection() {
     let mut server = HttpServer::start().await;
-    let options = ClientOptions { era: Some(Era::Legacy), ..ClientOptions::default() };
-    let connecting = Client::connect(at(&server), options);
+    let options = ClientOptions::default().era(Era::Legacy);
+    let connecting = options.connect(at(&server));
     let (connected, ()) = tokio::join!(connecting, async {
         server.post("initialize").await.welcome(None, "2099-01-01").await;
     });
@@ -219,7 +215,7 @@ async fn one_call_can_be_made_without_more_ado() {
 #[tokio::test]
 async fn a_connection_that_is_not_wanted_any_more_leaves_no_child() {
     let journal = journal();
-    let connecting = Client::connect(child(&journal, &["mute"]), ClientOptions::default());
+    let connecting = Client::connect(child(&journal, &["mute"]));
     // Once the child has been asked, and before anybody gives up on it.
     let mut asked = Box::pin(journal.saw("discover"));
     let mut connecting = Box::pin(connecting);
@@ -236,13 +232,13 @@ async fn a_connection_that_is_not_wanted_any_more_leaves_no_child() {
 #[tokio::test]
 async fn an_endpoint_that_answers_anything_with_nothing_is_greeted() {
     let mut server = HttpServer::start().await;
-    let options = ClientOptions { era: Some(Era::Modern), ..ClientOptions::default() };
-    let (refused, ()) = tokio::join!(Client::connect(at(&server), options), async {
+    let options = ClientOptions::default().era(Era::Modern);
+    let (refused, ()) = tokio::join!(options.connect(at(&server)), async {
         server.post("server/discover").await.result(json!({})).await;
     });
     let why = "its answer names no versions".to_owned();
     assert_eq!(refused.unwrap_err(), ConnectError::NotModern { why });
-    let connecting = Client::connect(at(&server), ClientOptions::default());
+    let connecting = Client::connect(at(&server));
     let (client, ()) = tokio::join!(connecting, async {
         server.post("server/discover").await.result(json!({})).await;
         server.greet(None, LEGACY).await;
@@ -254,7 +250,7 @@ async fn an_endpoint_that_answers_anything_with_nothing_is_greeted() {
 #[tokio::test]
 async fn calls_wait_until_the_server_is_listened_to() {
     let mut server = HttpServer::start().await;
-    let options = ClientOptions { era: Some(Era::Legacy), ..ClientOptions::default() };
+    let options = ClientOptions::default().era(Era::Legacy);
     let target = at(&server);
     let call = tokio::spawn(call_once(target, "tools/list", json!({}), options));
     server.post("initialize").await.welcome(Some("s1"), LEGACY).await;
@@ -273,7 +269,7 @@ async fn a_modern_server_is_met_even_where_the_oldest_transport_is_tried_first()
     let mut server = HttpServer::start().await;
     let url = server.url("/mcp");
     let target = ServerTarget::url(url, Strategy::SseFirst, HeaderMap::new(), fetch());
-    let connecting = Client::connect(target.clone(), ClientOptions::default());
+    let connecting = Client::connect(target.clone());
     let (client, ()) = tokio::join!(connecting, async {
         server.get().await.answer(405, &[], "").await;
         let hello = server.post("initialize").await;
@@ -284,7 +280,7 @@ async fn a_modern_server_is_met_even_where_the_oldest_transport_is_tried_first()
     });
     assert_eq!(client.unwrap().era(), Era::Modern);
     // A server that is neither is refused in the words that came first.
-    let connecting = Client::connect(target, ClientOptions::default());
+    let connecting = Client::connect(target);
     let (refused, ()) = tokio::join!(connecting, async {
         server.get().await.answer(405, &[], "").await;
         server.post("initialize").await.answer(403, &[], "first").await;

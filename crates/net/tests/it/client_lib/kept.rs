@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use switchboard_net::client::{
-    CallError, Client, ClientOptions, ConnectError, ListenFilter, ResponseCache,
+    CallError, ClientOptions, ConnectError, ListenFilter, ResponseCache,
 };
 use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::failure::Failure;
@@ -14,7 +14,7 @@ use super::{discovered, modern};
 use crate::upstream::fetch;
 
 fn keeping() -> ClientOptions {
-    ClientOptions { cache: Some(ResponseCache::new(1 << 20)), ..ClientOptions::default() }
+    ClientOptions::default().cache(ResponseCache::new(1 << 20))
 }
 
 fn page(name: &str, next: Option<&str>, scope: &str) -> Value {
@@ -78,10 +78,10 @@ async fn clients_that_share_a_cache_share_what_is_public_and_nothing_else() {
         ServerTarget::url(server.url("/mcp"), Strategy::HttpOnly, headers, fetch())
     };
     let targets = ["Bearer one", "Bearer two", "Bearer none"].map(target);
-    let options = || ClientOptions { cache: Some(cache.clone()), ..ClientOptions::default() };
+    let options = || ClientOptions::default().cache(cache.clone());
     let mut clients = Vec::new();
     for target in &targets[..2] {
-        let (client, ()) = tokio::join!(Client::connect(target.clone(), options()), async {
+        let (client, ()) = tokio::join!(options().connect(target.clone()), async {
             server.post("server/discover").await.result(discovered()).await;
         });
         clients.push(client.unwrap());
@@ -106,7 +106,7 @@ async fn clients_that_share_a_cache_share_what_is_public_and_nothing_else() {
         assert_eq!(names(other), ["two's"]);
     }
     // What is kept lets nobody in.
-    let (refused, ()) = tokio::join!(Client::connect(targets[2].clone(), options()), async {
+    let (refused, ()) = tokio::join!(options().connect(targets[2].clone()), async {
         server.post("server/discover").await.answer(401, &[], "who").await;
     });
     let refused = refused.unwrap_err();

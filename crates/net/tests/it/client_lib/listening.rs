@@ -70,8 +70,7 @@ async fn a_listen_that_is_dropped_hangs_up() {
 #[tokio::test]
 async fn a_legacy_server_is_subscribed_to_and_heard() {
     let mut server = HttpServer::start().await;
-    let connecting =
-        switchboard_net::client::Client::connect(super::at(&server), ClientOptions::default());
+    let connecting = switchboard_net::client::Client::connect(super::at(&server));
     let (client, get) = tokio::join!(connecting, async {
         server.post("server/discover").await.answer(400, &[], "").await;
         server.post("initialize").await.welcome(Some("s1"), super::LEGACY).await;

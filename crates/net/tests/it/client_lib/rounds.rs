@@ -97,8 +97,8 @@ async fn a_server_may_not_ask_for_ever() {
 #[tokio::test]
 async fn a_question_that_is_not_answered_ends_the_call() {
     let mut server = HttpServer::start().await;
-    let options = ClientOptions::default()
-        .on_sampling(false, |_| async { Err(Declined("not today".to_owned())) });
+    let options =
+        ClientOptions::default().on_sampling(|_| async { Err(Declined("not today".to_owned())) });
     let client = modern(&mut server, options).await;
     for (method, why) in [
         ("sampling/createMessage", "not today"),
@@ -192,13 +192,12 @@ async fn a_question_that_nobody_answers_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_user_who_thinks_does_not_make_the_call_late() {
     let mut server = HttpServer::start().await;
-    let options = ClientOptions {
-        timeout: Duration::from_millis(1500),
-        ..ClientOptions::default().on_elicitation(|_| async {
+    let options = ClientOptions::default()
+        .on_elicitation(|_| async {
             tokio::time::sleep(Duration::from_millis(2500)).await;
             Ok(json!({"action": "cancel"}))
         })
-    };
+        .timeout(Duration::from_millis(1500));
     let client = legacy(&mut server, options).await;
     let (called, ()) = tokio::join!(client.call_tool("x", json!({})), async {
         let hit = server.post("tools/call").await;

@@ -26,12 +26,11 @@ fn listed(frontmatter: &Value) -> Value {
 #[tokio::test]
 async fn a_skill_is_loaded_if_it_is_what_was_listed() {
     let mut server = HttpServer::start().await;
-    let (client, ()) =
-        tokio::join!(Client::connect(at(&server), ClientOptions::default()), async {
-            let mut welcome = discovered();
-            welcome["capabilities"]["extensions"][EXTENSION] = json!({});
-            server.post("server/discover").await.result(welcome).await;
-        });
+    let (client, ()) = tokio::join!(Client::connect(at(&server)), async {
+        let mut welcome = discovered();
+        welcome["capabilities"]["extensions"][EXTENSION] = json!({});
+        server.post("server/discover").await.result(welcome).await;
+    });
     let client = client.unwrap();
     let true_header = json!({"name": "s", "description": "d"});
     let other_header = json!({"name": "s", "description": "else"});

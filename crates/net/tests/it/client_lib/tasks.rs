@@ -54,12 +54,12 @@ async fn client(era: Era, gate: &Arc<Notify>) -> (Client, oneshot::Sender<()>) {
     let (stop, stopped) = oneshot::channel();
     let shutdown = async move { _ = stopped.await };
     tokio::spawn(serve(listener, site, ListenOptions::default(), shutdown));
-    let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
+    let options = ClientOptions::default().era(era);
     let options = options.on_elicitation(|params| async move {
         Ok(json!({"action": "accept", "content": {"said": params["message"]}}))
     });
     let target = upstream::ServerTarget::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch());
-    (within(Client::connect(target, options)).await.unwrap(), stop)
+    (within(options.connect(target)).await.unwrap(), stop)
 }
 
 async fn begun(client: &Client, tool: &str, args: Value) -> Task {
@@ -145,7 +145,7 @@ fn extensions(hit: &Hit) -> Value {
 async fn with_tasks(server: &mut HttpServer) -> Client {
     let options = ClientOptions::default()
         .on_elicitation(|params| async move { Ok(json!({"action": params["message"]})) });
-    let connecting = Client::connect(super::at(server), options);
+    let connecting = options.connect(super::at(server));
     let answering = async {
         let mut welcome = discovered();
         welcome["capabilities"]["extensions"][EXTENSION] = json!({});
@@ -228,7 +228,7 @@ async fn a_task_that_was_not_welcome_is_refused_and_one_that_was_is_waited_for()
     });
     assert!(matches!(called, Err(CallError::Unusable { .. })), "{called:?}");
     let capabilities = json!({"extensions": {EXTENSION: {}}}).as_object().unwrap().clone();
-    let options = ClientOptions { capabilities, ..ClientOptions::default() };
+    let options = ClientOptions::default().capabilities(capabilities);
     let client = modern(&mut server, options).await;
     let (called, ()) = tokio::join!(client.call_tool("x", json!({})), async {
         server.post("tools/call").await.result(created(1)).await;

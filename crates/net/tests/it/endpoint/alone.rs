@@ -17,7 +17,7 @@ use crate::client::{Client, LEGACY, call, enveloped, initialize, initialized, re
 use crate::script::Stage;
 
 fn stateless() -> SiteOptions {
-    SiteOptions { stateless: Revision::parse(LEGACY), ..SiteOptions::default() }
+    SiteOptions::default().stateless(Revision::parse(LEGACY))
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn without_sessions_a_call_may_stream_and_there_is_nothing_to_listen_to() 
 #[tokio::test(start_paused = true)]
 async fn without_sessions_there_is_nothing_to_come_back_to() {
     let hang_up = Duration::from_secs(20);
-    let mut set = direct(SiteOptions { hang_up, ..stateless() });
+    let mut set = direct(stateless().hang_up(hang_up));
     let client = Client::new(set.way.clone());
     let message = call(7, "slow");
     let (mut reply, call) = tokio::join!(client.post(&message), async {
@@ -93,7 +93,7 @@ async fn without_sessions_there_is_nothing_to_come_back_to() {
 async fn a_key_is_asked_of_everybody_and_preflights_pass() {
     let guard = Guard::loopback().allow_origin("https://app.example");
     let gate = Some(Arc::new(ApiKey::new("k3y")) as _);
-    let set = direct(SiteOptions { authenticator: gate, guard, ..SiteOptions::default() });
+    let set = direct(SiteOptions::default().authenticator(gate).guard(guard));
     let client = Client::new(set.way.clone());
     let hello = initialize(LEGACY);
     let refused = client.post(&hello).await;
@@ -112,7 +112,7 @@ async fn a_key_is_asked_of_everybody_and_preflights_pass() {
 #[tokio::test]
 async fn answers_carry_the_headers_that_the_user_adds() {
     let headers = HeaderMap::from_iter([("x-mine".parse().unwrap(), "1".parse().unwrap())]);
-    let set = direct(SiteOptions { headers, ..SiteOptions::default() });
+    let set = direct(SiteOptions::default().headers(headers));
     let client = Client::new(set.way.clone());
     let hello = client.post(&initialize(LEGACY)).await;
     assert_eq!(hello.header("x-mine"), Some("1"));
@@ -120,7 +120,7 @@ async fn answers_carry_the_headers_that_the_user_adds() {
 
 #[tokio::test]
 async fn a_site_without_the_modern_era_says_so() {
-    let set = direct(SiteOptions { modern: false, ..SiteOptions::default() });
+    let set = direct(SiteOptions::default().without_modern());
     let client = Client::modern(set.way.clone());
     let reply = client.post(&enveloped(request(1, "tools/list"))).await;
     assert_eq!(reply.status, 400);
@@ -129,7 +129,7 @@ async fn a_site_without_the_modern_era_says_so() {
 
 #[tokio::test]
 async fn a_path_that_is_empty_is_nowhere_and_a_slash_at_the_end_is_none() {
-    let options = SiteOptions { sse_path: String::new(), ..SiteOptions::default() };
+    let options = SiteOptions::default().sse_path("");
     let set = direct(options);
     let client = Client::new(set.way.clone());
     assert_eq!(client.send(client.request(Method::GET, "/sse"), "").await.status, 404);
@@ -143,7 +143,7 @@ async fn origins_may_be_listed_by_pattern_and_more_headers_shared_with_them() {
         .allow_origins_like(Regex::new(r"\.example\.com$").unwrap())
         .allow_header(&"x-sent".parse().unwrap())
         .expose_header(&"x-read".parse().unwrap());
-    let set = direct(SiteOptions { guard, ..SiteOptions::default() });
+    let set = direct(SiteOptions::default().guard(guard));
     let client = Client::new(set.way.clone());
     for (origin, status) in [("https://a.example.com", 204), ("https://example.com.evil", 403)] {
         let preflight = client
@@ -169,8 +169,7 @@ async fn several_sites_and_pages_stand_side_by_side() {
     let stages = [Stage::new(), Stage::new()];
     let site = |number: usize| {
         let path = |rest| format!("/servers/s{number}/{rest}");
-        let options =
-            SiteOptions { path: path("mcp"), sse_path: path("sse"), ..SiteOptions::default() };
+        let options = SiteOptions::default().path(path("mcp")).sse_path(path("sse"));
         Site::new(stages[number].backend.clone(), options)
     };
     let pages = vec![

@@ -21,7 +21,7 @@ use tower_service::Service as _;
 use super::gate::{Names, greeted, post};
 use super::{Set, direct, limits};
 use crate::client::{Client, LEGACY, call, enveloped, initialize, request};
-use crate::peer::within;
+use switchboard_testkit::within;
 
 /// A body of some bytes, of which the last does not come.
 struct Unfinished(Option<Bytes>);
@@ -43,14 +43,7 @@ const KIB: usize = 1024;
 fn gated(bodies: &Arc<BodyBudget>) -> (Set, Arc<Names>) {
     let names = Arc::new(Names::default());
     let gate: Option<Arc<dyn Authenticate>> = Some(Arc::clone(&names) as _);
-    (
-        direct(SiteOptions {
-            authenticator: gate,
-            bodies: Arc::clone(bodies),
-            ..SiteOptions::default()
-        }),
-        names,
-    )
+    (direct(SiteOptions::default().authenticator(gate).bodies(Arc::clone(bodies))), names)
 }
 
 /// Begins a POST of that many bytes, and waits until they are held.

@@ -8,7 +8,7 @@ use switchboard_net::http::site::SiteOptions;
 
 use super::{limits, start};
 use crate::client::{Client, LEGACY, call, enveloped, request};
-use crate::peer::within;
+use switchboard_testkit::within;
 
 /// wire: MH-9, CAN-1
 #[tokio::test]

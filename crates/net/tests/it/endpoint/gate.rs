@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use super::{NEVER, Set, start};
 use crate::client::{Client, LEGACY, Reply, Way, call, enveloped, initialize, initialized};
-use crate::peer::within;
+use switchboard_testkit::within;
 
 /// Lets everybody in who says a name, with at most two calls and two sessions each.
 #[derive(Debug, Default)]
@@ -95,8 +95,7 @@ async fn gated() -> (Set, Arc<Names>) {
     let names = Arc::new(Names::default());
     let gate: Option<Arc<dyn Authenticate>> = Some(Arc::clone(&names) as _);
     let ws_path = "/ws".to_owned();
-    let options =
-        SiteOptions { authenticator: gate, ws_path, keep_alive: NEVER, ..SiteOptions::default() };
+    let options = SiteOptions::default().authenticator(gate).ws_path(ws_path).keep_alive(NEVER);
     (start(options).await, names)
 }
 

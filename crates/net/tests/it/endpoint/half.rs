@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 
 use super::{NEVER, Set, start};
 use crate::client::{Way, call, enveloped};
-use crate::peer::within;
 use switchboard_net::http::site::SiteOptions;
+use switchboard_testkit::within;
 
 /// Sends a modern call.
 pub(super) async fn send(set: &Set, accept: &str) -> TcpStream {

@@ -16,7 +16,7 @@ use crate::client::{Client, LEGACY, Way, call, enveloped};
 use crate::upstream::fetch;
 
 fn hanging_up() -> SiteOptions {
-    SiteOptions { hang_up: Duration::from_secs(20), ..SiteOptions::default() }
+    SiteOptions::default().hang_up(Duration::from_secs(20))
 }
 
 /// Comments keep a connection alive, but do not count as a word.
@@ -55,7 +55,7 @@ async fn a_silent_call_is_hung_up_and_answered_when_its_client_is_back() {
 /// wire: HTTP-10, HTTP-11
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_no_stream_yet_becomes_one_to_be_hung_up() {
-    let options = SiteOptions { hang_up: Duration::from_secs(1), ..SiteOptions::default() };
+    let options = SiteOptions::default().hang_up(Duration::from_secs(1));
     let mut set = direct(options);
     let client = Client::ready(set.way.clone(), LEGACY).await;
     set.stage.noted().await;
@@ -98,7 +98,7 @@ async fn before(server: &mut HttpServer) -> (Arc<Bridge>, Client) {
     let headers = http::HeaderMap::new();
     let target = ServerTarget::url(server.url("/mcp"), Strategy::HttpOnly, headers, fetch());
     let bridge = Bridge::new(target, Children::PerSession, Arc::new(Limits::default()));
-    let options = SiteOptions { keep_alive: NEVER, ..SiteOptions::default() };
+    let options = SiteOptions::default().keep_alive(NEVER);
     let way = Way::Direct(Site::new(Arc::clone(&bridge) as _, options));
     let (client, ()) =
         tokio::join!(Client::ready(way, LEGACY), server.greet_only(Some("s"), LEGACY));

@@ -13,7 +13,7 @@ use crate::script::Stage;
 #[tokio::test]
 async fn a_site_nests_in_an_axum_router_beside_other_routes() {
     let mut stage = Stage::new();
-    let options = SiteOptions { base: "/tools".to_owned(), ..SiteOptions::default() };
+    let options = SiteOptions::default().base("/tools");
     let site = Site::new(stage.backend.clone(), options);
     let router = Router::new()
         .route("/hello", get(|| async { "hello" }))

@@ -162,7 +162,7 @@ async fn bodies_far_too_long_are_answered_to_clients_that_write_first() {
         peer.write_all(&piece).await.unwrap();
     }
     let mut answer = vec![0; 1024];
-    let read = crate::peer::within(peer.read(&mut answer)).await.unwrap();
+    let read = switchboard_testkit::within(peer.read(&mut answer)).await.unwrap();
     assert!(
         answer[..read].starts_with(b"HTTP/1.1 413 "),
         "{}",
@@ -176,7 +176,7 @@ async fn bodies_far_too_long_are_answered_to_clients_that_write_first() {
 #[tokio::test]
 async fn browsers_of_listed_origins_get_their_grant() {
     let guard = Guard::loopback().allow_origin("https://app.example");
-    let set = start(SiteOptions { guard, ..SiteOptions::default() }).await;
+    let set = start(SiteOptions::default().guard(guard)).await;
     let client = Client::new(set.way.clone());
     let preflight = client
         .request(Method::OPTIONS, "/mcp")

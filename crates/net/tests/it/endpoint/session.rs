@@ -8,7 +8,7 @@ use switchboard_net::http::site::SiteOptions;
 
 use super::{NEVER, direct, limits, start};
 use crate::client::{Client, LEGACY, call, greeting, initialize, initialized, request};
-use crate::peer::within;
+use switchboard_testkit::within;
 
 /// wire: HTTP-20
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn a_thousand_abandoned_sessions_are_all_forgotten() {
 
 #[tokio::test]
 async fn sessions_beyond_the_limit_are_refused_until_one_goes() {
-    let set = start(SiteOptions { max_sessions: 2, ..limits(|_| {}) }).await;
+    let set = start(limits(|_| {}).max_sessions(2)).await;
     let first = Client::greeted(set.way.clone(), LEGACY).await;
     let _second = Client::greeted(set.way.clone(), LEGACY).await;
     let third = Client::new(set.way.clone());
@@ -132,7 +132,7 @@ async fn sessions_beyond_the_limit_are_refused_until_one_goes() {
 #[tokio::test(start_paused = true)]
 async fn sessions_are_reaped_when_idle_and_never_before() {
     let idle = Duration::from_mins(10);
-    let options = SiteOptions { session_idle: idle, keep_alive: NEVER, ..SiteOptions::default() };
+    let options = SiteOptions::default().session_idle(idle).keep_alive(NEVER);
     let mut set = direct(options);
     let idler = Client::ready(set.way.clone(), LEGACY).await;
     let listener = Client::ready(set.way.clone(), LEGACY).await;

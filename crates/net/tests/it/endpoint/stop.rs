@@ -5,7 +5,7 @@ use switchboard_net::http::site::SiteOptions;
 
 use super::start;
 use crate::client::{Client, LEGACY, call, enveloped, initialize};
-use crate::peer::within;
+use switchboard_testkit::within;
 
 #[tokio::test]
 async fn closing_ends_streams_and_lets_calls_finish() {

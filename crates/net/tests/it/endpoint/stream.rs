@@ -111,7 +111,7 @@ async fn questions_go_where_their_call_came_from() {
 /// wire: HTTP-5, HTTP-10, MH-3
 #[tokio::test(start_paused = true)]
 async fn a_slow_call_becomes_a_stream_that_is_kept_alive() {
-    let options = SiteOptions { keep_alive: Duration::from_secs(7), ..SiteOptions::default() };
+    let options = SiteOptions::default().keep_alive(Duration::from_secs(7));
     let mut set = direct(options);
     let legacy = Client::ready(set.way.clone(), LEGACY).await;
     set.stage.noted().await;
@@ -193,7 +193,7 @@ async fn a_cut_stream_is_resumed_with_exactly_what_was_missed() {
 /// wire: HTTP-10, HTTP-18
 #[tokio::test(start_paused = true)]
 async fn a_stream_cut_after_its_first_breath_gives_its_answer_later() {
-    let mut set = direct(SiteOptions { keep_alive: NEVER, ..SiteOptions::default() });
+    let mut set = direct(SiteOptions::default().keep_alive(NEVER));
     let client = Client::ready(set.way.clone(), LEGACY).await;
     set.stage.noted().await;
     let message = call(1, "slow");
@@ -263,7 +263,7 @@ async fn streams_beyond_the_limit_are_refused_until_one_closes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_keep_alive_of_zero_is_none() {
-    let set = direct(SiteOptions { keep_alive: Duration::ZERO, ..SiteOptions::default() });
+    let set = direct(SiteOptions::default().keep_alive(Duration::ZERO));
     let client = Client::ready(set.way.clone(), "2025-06-18").await;
     let mut stream = client.listen(None).await;
     let silence = tokio::time::timeout(Duration::from_hours(2), stream.piece()).await;

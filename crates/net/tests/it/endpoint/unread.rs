@@ -6,26 +6,26 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use serde_json::json;
+use serde_json::{Value, json};
 use switchboard_net::access::Authenticate;
 use switchboard_net::call::ReplySink as _;
 use switchboard_net::connection::unread::Unread;
 use switchboard_net::http::site::SiteOptions;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::gate::{Names, post};
 use super::half::{BOTH, send};
 use super::{direct, limits, start};
 use crate::client::{Client, LEGACY, Way, call, enveloped, request};
-use crate::peer::within;
 use crate::script::notification;
+use switchboard_testkit::within;
 
 const KIB: usize = 1024;
 
 fn bounded(unread: &Arc<Unread>, history: usize) -> SiteOptions {
     let options = limits(|limits| limits.history = history);
-    SiteOptions { unread: Arc::clone(unread), ..options }
+    options.unread(Arc::clone(unread))
 }
 
 async fn until(is_so: impl Fn() -> bool) {
@@ -102,11 +102,53 @@ async fn a_connection_whose_client_does_not_read_a_large_answer_is_cut() {
     set.stopped().await;
 }
 
+/// A request of a session, as it is sent.
+fn asked_by(client: &Client, body: &Value) -> String {
+    let body = body.to_string();
+    let (session, length) = (client.session.as_deref().unwrap(), body.len());
+    format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: {BOTH}\r\n\
+         MCP-Protocol-Version: {LEGACY}\r\nMcp-Session-Id: {session}\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+#[tokio::test]
+async fn a_session_is_cut_at_a_connection_that_it_and_others_have_used_before() {
+    let unread = Arc::new(Unread::new(8 << 20));
+    let mut set = start(bounded(&unread, 0)).await;
+    let Way::Socket(address) = set.way else { panic!("a socket") };
+    for is_shared in [false, true] {
+        let one = Client::ready(Way::Socket(address), LEGACY).await;
+        set.stage.noted().await;
+        let other = Client::ready(Way::Socket(address), LEGACY).await;
+        set.stage.noted().await;
+        let before = if is_shared { [&one, &other] } else { [&one, &one] };
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        for client in before {
+            let asked = asked_by(client, &request(1, "tools/list"));
+            stream.write_all(asked.as_bytes()).await.unwrap();
+            let mut said = Vec::new();
+            while !said.ends_with(b"}") {
+                within(stream.read_buf(&mut said)).await.unwrap();
+            }
+        }
+        stream.write_all(asked_by(&one, &call(2, "slow")).as_bytes()).await.unwrap();
+        let slow = set.stage.call().await;
+        slow.finish(&json!({"text": "x".repeat(24 << 20)}));
+        drop(slow);
+        until(|| unread.held() == 0).await;
+        let mut said = Vec::new();
+        _ = within(stream.read_to_end(&mut said)).await;
+        assert!(said.len() < 24 << 20, "{}", said.len());
+    }
+    set.stopped().await;
+}
+
 #[tokio::test]
 async fn of_principals_the_one_whose_clients_hold_most_together_gives_way() {
     let unread = Arc::new(Unread::new(1024 * KIB));
     let gate: Option<Arc<dyn Authenticate>> = Some(Arc::new(Names::default()));
-    let mut set = direct(SiteOptions { authenticator: gate, ..bounded(&unread, 0) });
+    let mut set = direct(bounded(&unread, 0).authenticator(gate));
     let mut open = Vec::new();
     for (name, size) in [("ada", 400), ("mal", 350), ("mal", 350)] {
         let client = Client::modern(set.way.clone());

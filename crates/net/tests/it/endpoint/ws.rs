@@ -20,12 +20,12 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::{NEVER, Set, start, start_within};
 use crate::client::{Client, LEGACY, Way, call, enveloped, initialize, initialized};
-use crate::peer::within;
+use switchboard_testkit::within;
 
 type Socket = WebSocketStream<TcpStream>;
 
 fn options() -> SiteOptions {
-    SiteOptions { ws_path: "/ws".to_owned(), keep_alive: NEVER, ..SiteOptions::default() }
+    SiteOptions::default().ws_path("/ws").keep_alive(NEVER)
 }
 
 fn handshake(set: &Set) -> Request<()> {
@@ -118,7 +118,7 @@ async fn what_is_no_message_is_answered_and_the_next_one_works() {
 #[tokio::test]
 async fn a_message_that_is_too_long_ends_the_socket_and_says_so() {
     let limits = Limits { message: 1024, ..Limits::default() };
-    let mut set = start(SiteOptions { limits: limits.into(), ..options() }).await;
+    let mut set = start(options().limits(limits)).await;
     let mut socket = open(&set).await;
     within(socket.send(Message::text("x".repeat(2000)))).await.unwrap();
     assert_eq!(close_code(&mut socket).await, CloseCode::Size);
@@ -145,7 +145,7 @@ async fn strangers_and_plain_requests_get_no_socket() {
 
 #[tokio::test]
 async fn sockets_count_as_sessions() {
-    let set = start(SiteOptions { max_sessions: 1, ..options() }).await;
+    let set = start(options().max_sessions(1)).await;
     let mut first = open(&set).await;
     assert_eq!(status(connect(&set, handshake(&set)).await), 503);
     within(first.close(None)).await.unwrap();
@@ -168,7 +168,7 @@ async fn the_protocol_that_the_sdks_offer_is_taken() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_peer_is_pinged_and_one_that_does_not_answer_is_closed() {
     let keep_alive = Duration::from_millis(20);
-    let mut set = start(SiteOptions { keep_alive, ..options() }).await;
+    let mut set = start(options().keep_alive(keep_alive)).await;
     let mut lively = open(&set).await;
     let pinged = within(lively.next()).await.unwrap().unwrap();
     assert!(matches!(pinged, Message::Ping(_)), "{pinged:?}");
@@ -233,7 +233,7 @@ fn begun(bytes: usize, is_first: bool) -> Message {
 #[tokio::test]
 async fn messages_without_an_end_are_held_within_the_budget_for_requests() {
     let bodies = Arc::new(BodyBudget::new(256 << 10, 256 << 10));
-    let mut set = start(SiteOptions { bodies: Arc::clone(&bodies), ..options() }).await;
+    let mut set = start(options().bodies(Arc::clone(&bodies))).await;
     let mut slow = open(&set).await;
     let until_held = |bytes: usize| {
         let bodies = Arc::clone(&bodies);
@@ -270,7 +270,7 @@ async fn messages_without_an_end_are_held_within_the_budget_for_requests() {
 #[tokio::test]
 async fn a_socket_that_is_ended_while_its_client_does_not_read_is_cut() {
     let unread = Arc::new(Unread::default());
-    let mut set = start(SiteOptions { unread: Arc::clone(&unread), ..options() }).await;
+    let mut set = start(options().unread(Arc::clone(&unread))).await;
     let mut deaf = open(&set).await;
     say(&mut deaf, &initialize(LEGACY)).await;
     hear(&mut deaf).await;
@@ -291,7 +291,7 @@ async fn a_socket_that_is_ended_while_its_client_does_not_read_is_cut() {
 
 #[tokio::test]
 async fn sockets_count_as_connections_of_their_address() {
-    let listen = ListenOptions { max_per_address: Some(1), ..ListenOptions::default() };
+    let listen = ListenOptions::default().max_per_address(1);
     let set = start_within(listen, options()).await;
     let mut first = open(&set).await;
     say(&mut first, &initialize(LEGACY)).await;
@@ -305,7 +305,7 @@ async fn sockets_count_as_connections_of_their_address() {
 #[tokio::test]
 async fn a_greeting_is_not_charged_for_as_long_as_its_socket_is_open() {
     let bodies = Arc::new(BodyBudget::default());
-    let mut set = start(SiteOptions { bodies: Arc::clone(&bodies), ..options() }).await;
+    let mut set = start(options().bodies(Arc::clone(&bodies))).await;
     let mut socket = open(&set).await;
     let mut hello = initialize(LEGACY);
     hello["params"]["capabilities"] = json!({"slow": true});

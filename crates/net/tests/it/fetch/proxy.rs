@@ -12,7 +12,8 @@ use tokio::task::JoinHandle;
 
 use super::tls::Authority;
 use super::{echo, get};
-use crate::peer::{read, start, within};
+use crate::peer::{read, start};
+use switchboard_testkit::within;
 
 /// `user:pa ss`, as a proxy gets to see it.
 const AUTHORIZATION: &str = "proxy-authorization: Basic dXNlcjpwYSBzcw==";
@@ -37,10 +38,7 @@ async fn https_is_tunnelled_with_the_credentials_outside() {
     let authority = Authority::new();
     let server = authority.serve("server.test", &["h2"], echo).await;
     let mut proxy = Proxy::start(Kind::Connect, server.address).await;
-    let options = FetchOptions {
-        proxy: settings(&[("https_proxy", proxy.url("http"))]),
-        ..authority.trusted()
-    };
+    let options = authority.trusted().proxy(settings(&[("https_proxy", proxy.url("http"))]));
     let fetch = Fetch::new(options).unwrap();
     let answer = within(fetch.send(get("https://server.test/path"))).await.unwrap();
     let said = read(answer.into_body()).await;
@@ -57,10 +55,9 @@ async fn proxy_may_speak_tls_itself() {
     let server = authority.serve("server.test", &[], echo).await;
     let acceptor = authority.acceptor("localhost", &[]);
     let mut proxy = Proxy::start(Kind::Secure(acceptor), server.address).await;
-    let options = FetchOptions {
-        proxy: settings(&[("ALL_PROXY", proxy.url("https").replace("127.0.0.1", "localhost"))]),
-        ..authority.trusted()
-    };
+    let options = authority
+        .trusted()
+        .proxy(settings(&[("ALL_PROXY", proxy.url("https").replace("127.0.0.1", "localhost"))]));
     let fetch = Fetch::new(options).unwrap();
     let answer = within(fetch.send(get("https://server.test/path"))).await.unwrap();
     read(answer.into_body()).await;
@@ -91,7 +88,7 @@ async fn no_proxy_and_loopback_go_straight_to_the_server() {
         (exempt.including_loopback(), false),
         (settings(&[all]).including_loopback(), true),
     ] {
-        let fetch = Fetch::new(FetchOptions { proxy: settings, ..Default::default() }).unwrap();
+        let fetch = Fetch::new(FetchOptions::default().proxy(settings)).unwrap();
         let answer = within(fetch.send(get(&server.url("/")))).await.unwrap();
         read(answer.into_body()).await;
         assert_eq!(proxy.heads.try_recv().is_ok(), is_proxied);
@@ -144,7 +141,7 @@ async fn a_proxy_is_not_asked_for_an_address_inside_in_any_spelling() {
 }
 
 fn proxied(vars: &[(&str, String)]) -> Fetch {
-    Fetch::new(FetchOptions { proxy: settings(vars), ..Default::default() }).unwrap()
+    Fetch::new(FetchOptions::default().proxy(settings(vars))).unwrap()
 }
 
 fn settings(vars: &[(&str, String)]) -> ProxySettings {

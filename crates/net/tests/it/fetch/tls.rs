@@ -9,9 +9,19 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use rustls::ServerConfig;
-use switchboard_net::http::fetch::{CertificateDer, Fetch, FetchError, FetchOptions, SetupError};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair,
+    date_time_ymd,
+};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::server::WebPkiClientVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{RootCertStore, ServerConfig};
+use switchboard_net::http::fetch::{
+    CertificateDer, Fetch, FetchError, FetchOptions, HostTls, ServerTls, SetupError,
+};
+use switchboard_net::http::tls::TlsIdentity;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -19,7 +29,8 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use super::{echo, get};
-use crate::peer::{Answer, App, read, stuck, text, within};
+use crate::peer::{Answer, App, read, stuck, text};
+use switchboard_testkit::within;
 
 #[tokio::test]
 async fn extra_root_is_trusted_and_both_http_versions_are_negotiated() {
@@ -50,8 +61,24 @@ async fn roots_can_be_given_as_pem() {
     let empty = FetchOptions::default().trust_pem(b"nothing here").unwrap_err();
     assert_eq!(empty, SetupError::NoCertificate);
     let extra_roots = vec![CertificateDer::from(b"no certificate".to_vec())];
-    let broken = Fetch::new(FetchOptions { extra_roots, ..Default::default() }).unwrap_err();
+    let broken = Fetch::new(FetchOptions::default().extra_roots(extra_roots)).unwrap_err();
     assert!(matches!(broken, SetupError::BadRoot(_)), "{broken:?}");
+}
+
+#[tokio::test]
+async fn a_trusted_certificate_that_may_issue_none_makes_nobody_else_trusted() {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(["lab".to_owned()]).unwrap();
+    params.is_ca = IsCa::NoCa;
+    let lab = CertifiedIssuer::self_signed(params, key).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let forged = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let forged = forged.signed_by(&key, &lab).unwrap();
+    let server = serve(acceptor(vec![forged.der().clone()], key.into(), None, &[]), echo).await;
+    let options = FetchOptions::default().extra_roots(vec![lab.der().clone()]);
+    let reason = why_not(&server, "localhost", options).await.expect("it is refused");
+    assert!(reason.contains("--ca-file"), "{reason}");
+    server.task.abort();
 }
 
 #[tokio::test]
@@ -59,9 +86,10 @@ async fn unknown_authority_and_wrong_name_are_refused_with_the_reason() {
     let (authority, stranger) = (Authority::new(), Authority::named("a stranger"));
     let server = authority.serve("localhost", &[], echo).await;
     let port = server.address.port();
-    for (trusted, host, reason) in
-        [(&stranger, "localhost", "UnknownIssuer"), (&authority, "127.0.0.1", "not valid for name")]
-    {
+    for (trusted, host, reason) in [
+        (&stranger, "localhost", "--ca-file"),
+        (&authority, "127.0.0.1", "is for localhost, not for"),
+    ] {
         let fetch = Fetch::new(trusted.trusted()).unwrap();
         let url = format!("https://{host}:{port}/");
         let failed = within(fetch.send(get(&url))).await.unwrap_err();
@@ -72,6 +100,122 @@ async fn unknown_authority_and_wrong_name_are_refused_with_the_reason() {
         let FetchError::Tls { source, .. } = &failed else { panic!("{failed:?}") };
         assert!(source.to_string().contains(reason), "{source}");
         assert!(failed.is_connect());
+    }
+    server.task.abort();
+}
+
+/// A self-signed certificate for `localhost` that could also sign others, as `openssl req -x509`
+/// makes it, valid until the end of a year.
+fn self_signed(last_year: i32) -> (Certificate, KeyPair) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.not_before = date_time_ymd(2000, 1, 1);
+    params.not_after = date_time_ymd(last_year, 12, 31);
+    (params.self_signed(&key).unwrap(), key)
+}
+
+/// Why a request to this host of the server fails, if it does.
+async fn why_not(server: &Secure, host: &str, options: FetchOptions) -> Option<String> {
+    let url = format!("https://{host}:{}/", server.address.port());
+    let fetch = Fetch::new(options).unwrap();
+    match within(fetch.send(get(&url))).await {
+        Ok(answer) => {
+            read(answer.into_body()).await;
+            None
+        }
+        Err(FetchError::Tls { source, .. }) => Some(source.to_string()),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+fn trusting(certificate: &Certificate) -> FetchOptions {
+    FetchOptions::default().extra_roots(vec![certificate.der().clone()])
+}
+
+#[tokio::test]
+async fn a_certificate_that_the_user_trusts_itself_is_accepted_for_its_names_and_dates() {
+    let (certificate, key) = self_signed(2999);
+    let chain = vec![certificate.der().clone()];
+    let server = serve(acceptor(chain, key.into(), None, &[]), echo).await;
+    assert_eq!(why_not(&server, "localhost", trusting(&certificate)).await, None);
+    let reason = why_not(&server, "127.0.0.1", trusting(&certificate)).await.unwrap();
+    assert!(reason.contains("is for localhost, not for 127.0.0.1"), "{reason}");
+    for untrusting in [FetchOptions::default(), trusting(&self_signed(2999).0)] {
+        let reason = why_not(&server, "localhost", untrusting).await.unwrap();
+        assert!(reason.contains("--ca-file") && !reason.contains("CaUsed"), "{reason}");
+    }
+    server.task.abort();
+
+    let (old, key) = self_signed(2020);
+    let server = serve(acceptor(vec![old.der().clone()], key.into(), None, &[]), echo).await;
+    let reason = why_not(&server, "localhost", trusting(&old)).await.unwrap();
+    assert!(reason.contains("expired on 2020-12-31"), "{reason}");
+    server.task.abort();
+}
+
+#[tokio::test]
+async fn a_trusted_certificate_is_of_no_use_without_its_key() {
+    let (certificate, _) = self_signed(2999);
+    let provider = default_provider();
+    let another = KeyPair::generate().unwrap().into();
+    let another = provider.key_provider.load_private_key(another).unwrap();
+    let stolen = CertifiedKey::new(vec![certificate.der().clone()], another);
+    let config = ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(stolen)));
+    let server = serve(TlsAcceptor::from(Arc::new(config)), echo).await;
+    let host = HostTls { host: "localhost".to_owned(), is_insecure: true, ..Default::default() };
+    let insecure = FetchOptions::default().host_tls(host);
+    for options in [trusting(&certificate), insecure] {
+        assert!(why_not(&server, "localhost", options).await.is_some());
+    }
+    server.task.abort();
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown_to_its_host_alone() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue("ada");
+    let identity =
+        TlsIdentity::from_pem(certificate.pem().as_bytes(), key.serialize_pem().as_bytes());
+    let identity = identity.unwrap();
+    let (own, own_key) = self_signed(2999);
+    let chain = vec![own.der().clone()];
+    let server = serve(acceptor(chain, own_key.into(), Some(&authority), &[]), echo).await;
+    let url = format!("https://localhost:{}/", server.address.port()).parse().unwrap();
+    let plain = Fetch::new(trusting(&own)).unwrap();
+    let tls = ServerTls { identity: Some(identity), ..ServerTls::default() };
+    let shown = plain.with_tls(&url, &tls).unwrap();
+    let answer = within(shown.send(get(&url.to_string()))).await.unwrap();
+    read(answer.into_body()).await;
+    let elsewhere = plain.with_tls(&"https://other.example/".parse().unwrap(), &tls).unwrap();
+    for fetch in [plain, elsewhere] {
+        let failed = within(fetch.send(get(&url.to_string()))).await.unwrap_err();
+        let FetchError::Tls { source, .. } = &failed else { panic!("{failed:?}") };
+        assert!(source.to_string().contains("--client-cert"), "{source}");
+    }
+    server.task.abort();
+}
+
+#[tokio::test]
+async fn a_server_that_need_not_be_verified_is_the_only_one() {
+    let authority = Authority::new();
+    let server = authority.serve("elsewhere.example", &[], echo).await;
+    let port = server.address.port();
+    let url = format!("https://localhost:{port}/");
+    let tls = ServerTls { is_insecure: true, ..ServerTls::default() };
+    let plain = Fetch::new(FetchOptions::default()).unwrap();
+    let insecure = plain.with_tls(&url.parse().unwrap(), &tls).unwrap();
+    assert_eq!(insecure.insecure_host(), Some("localhost"));
+    let answer = within(insecure.send(get(&url))).await.unwrap();
+    read(answer.into_body()).await;
+    let other = format!("https://127.0.0.1:{port}/");
+    for (fetch, url) in [(&plain, &url), (&insecure, &other)] {
+        let failed = within(fetch.send(get(url))).await.unwrap_err();
+        assert!(matches!(failed, FetchError::Tls { .. }), "{failed:?}");
     }
     server.task.abort();
 }
@@ -106,7 +250,7 @@ async fn dropping_a_body_resets_its_http2_stream_and_keeps_the_connection() {
 }
 
 /// A certificate authority that lives as long as its test.
-pub(super) struct Authority {
+pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
@@ -116,7 +260,7 @@ pub(super) struct Secure {
 }
 
 impl Authority {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::named("our authority")
     }
 
@@ -129,23 +273,19 @@ impl Authority {
     }
 
     /// Options of a client that trusts this authority.
-    pub(super) fn trusted(&self) -> FetchOptions {
-        FetchOptions { extra_roots: vec![self.issuer.der().clone()], ..Default::default() }
+    pub(crate) fn trusted(&self) -> FetchOptions {
+        FetchOptions::default().extra_roots(vec![self.issuer.der().clone()])
+    }
+
+    pub(crate) fn issue(&self, name: &str) -> (Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap(), key)
     }
 
     pub(super) fn acceptor(&self, name: &str, alpn: &[&str]) -> TlsAcceptor {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([name.to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key.into())
-            .unwrap();
-        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-        TlsAcceptor::from(Arc::new(config))
+        let (certificate, key) = self.issue(name);
+        acceptor(vec![certificate.der().clone()], key.into(), None, alpn)
     }
 
     pub(super) async fn serve<F, A>(&self, name: &str, alpn: &[&str], app: F) -> Secure
@@ -153,19 +293,49 @@ impl Authority {
         F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
         A: Future<Output = Answer> + Send + 'static,
     {
-        let acceptor = self.acceptor(name, alpn);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let task = tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                // A client that does not trust us ends the handshake.
-                let Ok(stream) = acceptor.accept(stream).await else { continue };
-                tokio::spawn(serve_stream(stream, app.clone()));
-            }
-        });
-        Secure { address, task }
+        serve(self.acceptor(name, alpn), app).await
     }
+}
+
+/// Shows this certificate; `clients` issues the certificates that clients must have.
+fn acceptor(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    clients: Option<&Authority>,
+    alpn: &[&str],
+) -> TlsAcceptor {
+    let provider = Arc::new(default_provider());
+    let clients = clients.map(|authority| {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.issuer.der().clone()).unwrap();
+        let provider = Arc::clone(&provider);
+        WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build().unwrap()
+    });
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(clients.unwrap_or_else(WebPkiClientVerifier::no_client_auth));
+    let mut config = config.with_single_cert(chain, key).unwrap();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn serve<F, A>(acceptor: TlsAcceptor, app: F) -> Secure
+where
+    F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
+    A: Future<Output = Answer> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let task = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            // A client that does not trust us ends the handshake.
+            let Ok(stream) = acceptor.accept(stream).await else { continue };
+            tokio::spawn(serve_stream(stream, app.clone()));
+        }
+    });
+    Secure { address, task }
 }
 
 pub(super) async fn serve_stream<T, F, A>(stream: T, app: F)

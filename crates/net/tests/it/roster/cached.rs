@@ -14,11 +14,11 @@ use crate::upstream::journal;
 
 /// Of servers that hang: long enough to read a file on a busy machine.
 fn hasty() -> RosterOptions {
-    RosterOptions { patience: Duration::from_secs(1), ..RosterOptions::default() }
+    RosterOptions::default().patience(Duration::from_secs(1))
 }
 
 fn cached(folder: &Folder, options: RosterOptions) -> Roster {
-    Roster::new(RosterOptions { cache: Some(Cache::at(&folder.0)), ..options })
+    Roster::new(options.cache(Cache::at(&folder.0)))
 }
 
 /// A life in which the server is met and its lists are kept.
@@ -98,7 +98,7 @@ async fn a_full_cache_keeps_the_newest() {
     let mut cache = Cache::at(&folder.0);
     cache.bounds = bounds;
     let cache = Some(cache);
-    let roster = Roster::new(RosterOptions { cache, ..patient() });
+    let roster = Roster::new(patient().cache(cache));
     roster.add("a", child(&journal, &["lists"])).unwrap();
     assert_eq!(roster.ready().await, []);
     kept(&folder, 1).await;

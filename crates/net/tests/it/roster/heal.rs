@@ -5,7 +5,7 @@ use switchboard_proto::failure::{Failure, Status};
 
 use serde_json::json;
 use switchboard_net::client;
-use switchboard_net::roster::{Roster, RosterError, RosterOptions, ServerPhase, ServerState};
+use switchboard_net::roster::{Roster, RosterError, ServerPhase, ServerState};
 use switchboard_testkit::http::HttpServer;
 use switchboard_testkit::script::{Journal, runs};
 use switchboard_testkit::within;
@@ -21,7 +21,7 @@ fn is_retrying(state: &ServerState) -> bool {
 #[tokio::test]
 async fn a_server_that_dies_is_connected_again_and_a_call_waits_for_it() {
     let journal = journal();
-    let roster = Roster::new(RosterOptions { wait: Duration::from_secs(30), ..patient() });
+    let roster = Roster::new(patient().wait(Duration::from_secs(30)));
     roster.add("a", child(&journal, &["lists"])).unwrap();
     assert_eq!(roster.ready().await, []);
     let mut changes = roster.changes();
@@ -50,7 +50,7 @@ async fn a_server_that_dies_is_connected_again_and_a_call_waits_for_it() {
 #[tokio::test]
 async fn a_call_to_a_server_that_does_not_come_back_in_time_fails_unsent() {
     let journal = journal();
-    let roster = Roster::new(RosterOptions { wait: Duration::from_millis(100), ..patient() });
+    let roster = Roster::new(patient().wait(Duration::from_millis(100)));
     roster.add("a", child(&journal, &["lists", "moody"])).unwrap();
     assert_eq!(roster.ready().await, []);
     journal.hang(true);
@@ -68,7 +68,7 @@ async fn a_call_to_a_server_that_does_not_come_back_in_time_fails_unsent() {
 #[tokio::test]
 async fn a_server_that_breaks_too_often_is_left_alone_until_it_is_restarted() {
     let journal = journal();
-    let roster = Roster::new(RosterOptions { attempts: 0, ..patient() });
+    let roster = Roster::new(patient().attempts(0));
     roster.add("a", child(&journal, &["dies"])).unwrap();
     let late = within(roster.ready()).await;
     assert_eq!(late[0].state.phase, ServerPhase::Failed);
@@ -88,12 +88,8 @@ async fn a_server_that_breaks_too_often_is_left_alone_until_it_is_restarted() {
 #[tokio::test]
 async fn a_server_that_is_left_alone_long_enough_is_tried_again_by_a_call() {
     let journal = journal();
-    let roster = Roster::new(RosterOptions {
-        attempts: 0,
-        rest: Duration::ZERO,
-        wait: Duration::from_secs(30),
-        ..patient()
-    });
+    let roster =
+        Roster::new(patient().attempts(0).rest(Duration::ZERO).wait(Duration::from_secs(30)));
     roster.add("a", child(&journal, &["lists"])).unwrap();
     assert_eq!(roster.ready().await, []);
     let mut changes = roster.changes();
@@ -129,7 +125,7 @@ async fn an_endpoint_that_is_gone_is_noticed_by_the_call_that_fails() {
 #[tokio::test]
 async fn an_endpoint_is_asked_before_it_is_given_up_and_met_again_when_it_is_back() {
     let mut server = HttpServer::start().await;
-    let roster = Roster::new(RosterOptions { wait: Duration::from_secs(30), ..patient() });
+    let roster = Roster::new(patient().wait(Duration::from_secs(30)));
     roster.add("a", at(&server)).unwrap();
     let mut hello = discovered();
     hello["capabilities"] = json!({"tools": {}});
@@ -171,7 +167,7 @@ async fn an_endpoint_is_asked_before_it_is_given_up_and_met_again_when_it_is_bac
 async fn whatever_is_done_to_servers_they_come_back_with_one_process_each() {
     let names = ["a", "b", "c"];
     let journals = names.map(|_| journal());
-    let roster = Roster::new(RosterOptions { wait: Duration::from_millis(20), ..patient() });
+    let roster = Roster::new(patient().wait(Duration::from_millis(20)));
     let add = |at: usize| roster.add(names[at], child(&journals[at], &["lists"]));
     let mut chance: u64 = 0x9e37_79b9_7f4a_7c15;
     for _ in 0..60 {

@@ -47,7 +47,7 @@ async fn servers_that_hang_or_crash_neither_delay_nor_hide_the_others() {
     let journals = [journal(), journal(), journal()];
     journals[0].hang(true);
     // One place: those that hang must give it up.
-    let options = RosterOptions { at_once: 1, ..RosterOptions::default() };
+    let options = RosterOptions::default().at_once(1);
     let roster = Roster::new(options);
     let mut changes = roster.changes();
     roster.add("a hangs", child(&journals[0], &["lists", "moody"])).unwrap();
@@ -83,7 +83,7 @@ async fn ready_returns_although_nothing_is() {
 
 #[tokio::test]
 async fn a_server_that_cannot_be_started_says_why_and_is_tried_again() {
-    let roster = Roster::new(RosterOptions { wait: Duration::from_millis(50), ..patient() });
+    let roster = Roster::new(patient().wait(Duration::from_millis(50)));
     roster.add("a", ServerTarget::command(Command::new("/no/such/server"), Vec::new())).unwrap();
     let late = within(roster.ready()).await;
     assert_eq!(late[0].state.phase, ServerPhase::Retrying);
@@ -99,7 +99,7 @@ async fn a_server_that_cannot_be_started_says_why_and_is_tried_again() {
 #[tokio::test]
 async fn servers_come_and_go_while_others_work() {
     let journals = [journal(), journal()];
-    let roster = Roster::new(RosterOptions { servers: 2, ..patient() });
+    let roster = Roster::new(patient().servers(2));
     let mut changes = roster.changes();
     roster.add("a", child(&journals[0], &["lists"])).unwrap();
     assert_eq!(roster.ready().await, []);
@@ -176,7 +176,8 @@ async fn a_server_may_have_ears_and_options_of_its_own() {
     let roster = Roster::new(patient());
     let (sender, mut told) = mpsc::unbounded_channel();
     let (notes, errors, ends) = (sender.clone(), sender.clone(), sender);
-    let options = ClientOptions { era: Some(Era::Legacy), ..ClientOptions::default() }
+    let options = ClientOptions::default()
+        .era(Era::Legacy)
         .on_notification(move |note| _ = notes.send(note.method))
         .on_error(move |_| _ = errors.send("error".to_owned()))
         .on_close(move || _ = ends.send("close".to_owned()));

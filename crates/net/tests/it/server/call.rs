@@ -1,16 +1,16 @@
 //! What happens on the way to an answer: progress, logs, cancelling, breaking.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_net::server::{Context, Server, Tool};
 use switchboard_net::stdio;
+use switchboard_net::stdio::StdioOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 
 use super::{LEGACY, MODERN, fixture, serve, text};
-use crate::peer::within;
+use switchboard_testkit::within;
 
 /// wire: PRG-1, UTL-2
 #[tokio::test]
@@ -142,14 +142,7 @@ async fn every_cancelled_call_is_told_before_it_is_dropped() {
     });
     let (input, output) = tokio::io::split(far);
     let never = std::future::pending();
-    let serving = stdio::serve_on(
-        (input, output),
-        Duration::from_secs(10),
-        server,
-        false,
-        Arc::default(),
-        never,
-    );
+    let serving = stdio::serve_on((input, output), server, StdioOptions::default(), never);
     let (ended, called) = tokio::join!(serving, calling);
     called.unwrap();
     ended.unwrap();

@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 
 use super::web::Web;
 use super::{LEGACY, serve, text};
-use crate::peer::within;
 use crate::upstream::fetch;
+use switchboard_testkit::within;
 
 /// Does all that a call can do, and never asks which client it has.
 async fn all(cx: Context) -> Result<String, Error> {
@@ -87,18 +87,14 @@ async fn client(
             async move { Ok(answer) }
         }
     };
-    let options = ClientOptions {
-        era: Some(era),
-        log_level: Some("warning".to_owned()),
-        ..ClientOptions::default()
-    };
+    let options = ClientOptions::default().era(era).log_level("warning");
     let options = options
         .on_elicitation(reply("elicitation/create"))
         .on_url_elicitation(reply("elicitation/create"))
-        .on_sampling(true, reply("sampling/createMessage"))
+        .on_sampling_with_tools(reply("sampling/createMessage"))
         .on_roots(reply("roots/list"))
         .on_notification(move |notification| heard.lock().unwrap().push(notification));
-    within(Client::connect(server, options)).await.unwrap()
+    within(options.connect(server)).await.unwrap()
 }
 
 async fn try_all(client: &Client, heard: &Mutex<Vec<Notification>>) {

@@ -6,7 +6,7 @@ use switchboard_net::server::{Builder, Context, Error, Handler, Notice, Request,
 use tokio::sync::mpsc;
 
 use super::{LEGACY, MODERN, fixture, serve};
-use crate::peer::within;
+use switchboard_testkit::within;
 
 fn hearing() -> (Builder, mpsc::Receiver<String>) {
     let (told, tell) = mpsc::channel(16);

@@ -6,7 +6,7 @@ use switchboard_net::server::{TaskSupport, Tool};
 
 use super::web::Web;
 use super::{MODERN, fixture, text};
-use crate::peer::within;
+use switchboard_testkit::within;
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 

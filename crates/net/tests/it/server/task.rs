@@ -9,7 +9,7 @@ use switchboard_net::server::{
 use tokio::sync::Notify;
 
 use super::{Client, serve, text};
-use crate::peer::within;
+use switchboard_testkit::within;
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::{LEGACY, MODERN, fixture};
-use crate::peer::within;
+use switchboard_testkit::within;
 
 pub(crate) struct Web {
     server: Arc<Server>,
@@ -385,4 +385,12 @@ async fn a_modern_client_that_hangs_up_cancels() {
     reply.hang_up().await;
     within(tell.recv()).await.unwrap();
     web.stopped().await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_an_error() {
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = fixture().build().unwrap();
+    let refused = within(server.serve_http(taken.local_addr().unwrap())).await.unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
 }

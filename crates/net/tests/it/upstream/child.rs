@@ -5,6 +5,7 @@ use std::sync::Arc;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::ServerTarget;
+use switchboard_proto::client::Sharing;
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{Caller, error_of};
 use switchboard_testkit::script::gone;
@@ -32,7 +33,7 @@ async fn with_short_messages(command: Command) -> (Arc<Bridge>, Caller) {
     let limits = Arc::new(Limits { message: 1 << 16, ..Limits::default() });
     let server = ServerTarget::command(command, std::env::vars_os().collect());
     let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
-    let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
+    let mut caller = Caller::new(Arc::clone(&bridge) as _, Sharing::Alone, limits);
     caller.greet().await;
     (bridge, caller)
 }
@@ -180,7 +181,7 @@ async fn a_child_is_not_read_while_its_client_does_not_read() {
     let server = ServerTarget::command(journal.server(&[]), std::env::vars_os().collect());
     let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
     let backend = Arc::clone(&bridge);
-    let mut caller = Caller::new(backend, false, limits);
+    let mut caller = Caller::new(backend, Sharing::Alone, limits);
     caller.greet().await;
     caller.tool("echo", json!({})).await;
     // 64 MiB, of which the pipes and the backlog take less than two.
@@ -208,7 +209,7 @@ async fn results_count_as_unread_too() {
     let server = ServerTarget::command(journal.server(&[]), std::env::vars_os().collect());
     let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
     let backend = Arc::clone(&bridge);
-    let mut caller = Caller::new(backend, false, limits);
+    let mut caller = Caller::new(backend, Sharing::Alone, limits);
     caller.greet().await;
     caller.tool("echo", json!({})).await;
     let mut ids = Vec::new();
@@ -230,7 +231,7 @@ async fn a_child_that_does_not_read_is_not_written_to_without_end() {
     let server = ServerTarget::command(journal.server(&[]), std::env::vars_os().collect());
     let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
     let backend = Arc::clone(&bridge);
-    let mut caller = Caller::new(backend, false, limits);
+    let mut caller = Caller::new(backend, Sharing::Alone, limits);
     caller.greet().await;
     caller.ask("tools/call", json!({"name": "deaf"})).await;
     journal.saw("deaf").await;
@@ -259,7 +260,7 @@ async fn a_child_that_pings_and_does_not_read_the_answers_is_ended() {
     let server = ServerTarget::command(journal.server(&[]), std::env::vars_os().collect());
     let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
     let backend = Arc::clone(&bridge);
-    let mut caller = Caller::new(backend, false, limits);
+    let mut caller = Caller::new(backend, Sharing::Alone, limits);
     caller.greet().await;
     let text = caller.tool_error("pings", json!({"count": 100_000})).await;
     assert!(text.contains("does not read"), "{text}");

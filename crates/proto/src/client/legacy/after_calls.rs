@@ -78,7 +78,8 @@ const MOST_CANCELLED: usize = 256;
 /// One that was cancelled.
 #[derive(Debug)]
 pub(super) struct RecentlyCancelled<T> {
-    id: Lane,
+    lane: Lane,
+    wire_id: Id,
     owner: u64,
     principal: Box<[u8]>,
     until: Instant,
@@ -90,8 +91,8 @@ pub(super) struct RecentlyCancelled<T> {
 
 impl<T: Ticket> LegacyClientHalf<T> {
     /// Takes back a call that is not wanted, and whose answer nobody gets.
-    pub(super) fn withdraw(&mut self, id: Lane) {
-        if self.send_cancel(id, None) {
+    pub(super) fn withdraw(&mut self, id: Lane, wire_id: &Id) {
+        if self.send_cancel(id, wire_id, None) {
             // The notice cancels; over HTTP some servers then leave the stream open for ever.
             self.out.push_back(Transmit::Abort { lane: id });
         }
@@ -99,12 +100,12 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     /// Tells the server that a call is cancelled. One that was not sent yet is not
     /// sent at all: false.
-    pub(super) fn send_cancel(&mut self, id: Lane, words: Option<&Message>) -> bool {
+    pub(super) fn send_cancel(&mut self, id: Lane, wire_id: &Id, words: Option<&Message>) -> bool {
         let before = self.held.len();
         self.held.retain(|held| !matches!(held, Transmit::Send { lane, .. } if *lane == id));
         let is_sent = self.held.len() == before;
         if is_sent {
-            self.send(Lane::MAIN, cancel_notice(id, words));
+            self.send(Lane::MAIN, cancel_notice(wire_id, words));
         }
         is_sent
     }
@@ -122,7 +123,8 @@ impl<T: Ticket> LegacyClientHalf<T> {
             return;
         };
         self.recently_cancelled.push_back(RecentlyCancelled {
-            id,
+            lane: id,
+            wire_id: call.wire_id.clone(),
             owner: ticket.owner(),
             principal: ticket.principal().into(),
             until: now + CANCELLED_LINGER,
@@ -138,29 +140,35 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     /// The server has answered a call that was dropped: it asks no more about it.
     pub(super) fn finish_cancelled(&mut self, answer: &Message) {
-        if let Some(to) = answer.id().and_then(|id| self.take_cancelled(id)) {
+        let lane = answer.id().and_then(|id| self.cancelled_lane(id));
+        if let Some(to) = lane.and_then(|lane| self.take_cancelled(lane)) {
             self.to_client.finish(to, answer.clone());
         }
     }
 
     /// The lane of a call that was dropped is over without an answer.
     pub(super) fn end_cancelled_lane(&mut self, lane: Lane) {
-        let to = self.take_cancelled(&Id::from(lane.0));
+        let to = self.take_cancelled(lane);
         self.to_client.0.extend(to.map(|to| ServerEvent::Unanswered { to }));
     }
 
     /// Forgets a call that was dropped; who still gets its answer.
-    fn take_cancelled(&mut self, id: &Id) -> Option<T> {
-        let mut all = self.recently_cancelled.iter();
-        let place = all.position(|cancelled| *id == Id::from(cancelled.id.0))?;
+    fn take_cancelled(&mut self, lane: Lane) -> Option<T> {
+        let place = self.recently_cancelled.iter().position(|it| it.lane == lane)?;
         self.recently_cancelled.remove(place)?.awaits
+    }
+
+    /// The lane of a call that was dropped, and that the server knows by this id.
+    pub(super) fn cancelled_lane(&self, wire_id: &Id) -> Option<Lane> {
+        let known = self.recently_cancelled.iter().find(|it| it.wire_id == *wire_id);
+        known.map(|it| it.lane)
     }
 
     /// Its time is over, or there are too many.
     fn drop_cancelled(&mut self, cancelled: RecentlyCancelled<T>) {
         if let Some(to) = cancelled.awaits {
             // Over HTTP some servers leave the stream open for ever.
-            self.out.push_back(Transmit::Abort { lane: cancelled.id });
+            self.out.push_back(Transmit::Abort { lane: cancelled.lane });
             self.to_client.0.push_back(ServerEvent::Unanswered { to });
         }
     }
@@ -184,7 +192,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     pub(super) fn abandon_cancelled(&mut self, owner: u64) {
         for cancelled in self.recently_cancelled.iter_mut().filter(|it| it.owner == owner) {
             if cancelled.awaits.take().is_some() {
-                self.out.push_back(Transmit::Abort { lane: cancelled.id });
+                self.out.push_back(Transmit::Abort { lane: cancelled.lane });
             }
         }
     }
@@ -197,7 +205,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     /// Whether an answer on `lane` would still be passed on.
     pub(super) fn is_awaited(&self, lane: Lane) -> bool {
-        self.recently_cancelled.iter().any(|it| it.awaits.is_some() && it.id == lane)
+        self.recently_cancelled.iter().any(|it| it.awaits.is_some() && it.lane == lane)
     }
 
     /// Whether a question may be about a dropped call of another than those who have calls open.

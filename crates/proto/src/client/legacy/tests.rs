@@ -3,7 +3,8 @@
 //! ```text
 //!   open a1: …       client a opens a call that it knows as 1
 //!   drop a1: …       it gives up, in its own words or (`drop a1`) without;
-//!                    the answer to `a1!` would still be passed on
+//!                    the answer to `a1!` would still be passed on; the id of
+//!                    `a1=` is one that its client chose
 //!   forget a         it is gone for good
 //!   note: …          a client says something;  supply q1: … answers a question
 //!   recv: …          the server says something;  recv 3: … on the lane of call 3
@@ -21,6 +22,7 @@ use crate::tests::{lines, message, show};
 
 mod calls;
 mod greeting;
+mod ids;
 mod patience;
 mod sharing;
 mod watch;
@@ -35,6 +37,10 @@ impl Ticket for Name {
 
     fn awaits_dropped(&self) -> bool {
         self.0.ends_with('!')
+    }
+
+    fn has_own_id(&self) -> bool {
+        self.0.contains('=')
     }
 }
 

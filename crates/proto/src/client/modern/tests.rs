@@ -1,7 +1,8 @@
 //! Each test is a transcript: what happened, and what must come of it.
 //!
 //! As for the other era; `send 2 [k=v …]` shows the headers besides the version,
-//! and `@` stands for the two members of a sound envelope.
+//! and `@` stands for the two members of a sound envelope. A call such as `a1=` has an
+//! id that its client chose.
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ const SUB: &str = r#""io.modelcontextprotocol/subscriptionId""#;
 const HTTP: (Carrier, Sharing) = (Carrier::Http, Sharing::Alone);
 const PIPE: (Carrier, Sharing) = (Carrier::Pipe, Sharing::Alone);
 const SHARED: (Carrier, Sharing) = (Carrier::Pipe, Sharing::Shared);
+const SHARED_HTTP: (Carrier, Sharing) = (Carrier::Http, Sharing::Shared);
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Name(String);
@@ -22,6 +24,10 @@ struct Name(String);
 impl Ticket for Name {
     fn owner(&self) -> u64 {
         self.0.bytes().next().unwrap().into()
+    }
+
+    fn has_own_id(&self) -> bool {
+        self.0.ends_with('=')
     }
 }
 
@@ -42,6 +48,94 @@ fn over_http_headers_mirror_the_body_and_envelopes_pass() {
            send 0 [mcp-method=notifications/x]: notifications/x
            a2: finish 2 = {"contents":[]}
            a1: finish 1 ! -32602 no"#,
+    );
+}
+
+/// Each request has a response of its own, so that equal ids do not meet.
+///
+/// wire: GW-80, MSG-2, STD-9
+#[test]
+fn over_http_numbers_of_clients_pass_as_they_are() {
+    check(
+        SHARED_HTTP,
+        r#"open a1=: 7 tools/list {}
+           open b1=: 7 tools/list {}
+           open b2=: "7" tools/list {}
+           open b3=: 123456789012345678901234567890 tools/list {}
+           open c1: 7 tools/list {}
+           recv 4: 4 = {"n":4}
+           recv 2: 7 = {"n":2}
+           recv 3: 3 = {"n":3}
+           recv 1: 7.0 = {"n":1}
+           recv 5: 5 = {"n":5}"#,
+        r#"send 1 [mcp-method=tools/list]: 7 tools/list {}
+           send 2 [mcp-method=tools/list]: 7 tools/list {}
+           send 3 [mcp-method=tools/list]: 3 tools/list {}
+           send 4 [mcp-method=tools/list]: 4 tools/list {}
+           send 5 [mcp-method=tools/list]: 5 tools/list {}
+           b3=: finish 4 = {"n":4}
+           b1=: finish 7 = {"n":2}
+           b2=: finish 3 = {"n":3}
+           a1=: finish 7 = {"n":1}
+           c1: finish 5 = {"n":5}"#,
+    );
+    // On a pipe nothing but the id tells whose an answer is.
+    check(
+        SHARED,
+        r#"open a1=: 7 tools/list {}
+           open b1=: 7 tools/list {}
+           recv: 2 = {}
+           drop a1=: notifications/cancelled {"requestId":7}"#,
+        r#"send 1: 1 tools/list {}
+           send 2: 2 tools/list {}
+           b1=: finish 2 = {}
+           send 0: notifications/cancelled {"requestId":1}"#,
+    );
+}
+
+/// An answer by the response of one call is nothing to another, even under its id.
+///
+/// wire: MSG-2, CAN-1
+#[test]
+fn over_http_an_answer_is_that_of_its_lane_or_of_no_call() {
+    check(
+        SHARED_HTTP,
+        r#"open a1=: 2 tools/list {}
+           open b1=: 2 tools/list {}
+           open c1=: 3 tools/list {}
+           recv 1: 1 = {}
+           recv 1: 3 = {}
+           recv: 2 = {}
+           drop b1=
+           recv 2: 2 = {"n":"late"}
+           recv 1: 2 = {"n":1}
+           recv 3: 3 = {"n":3}"#,
+        r#"send 1 [mcp-method=tools/list]: 2 tools/list {}
+           send 2 [mcp-method=tools/list]: 2 tools/list {}
+           send 3 [mcp-method=tools/list]: 3 tools/list {}
+           abort 2
+           a1=: finish 2 = {"n":1}
+           c1=: finish 3 = {"n":3}"#,
+    );
+}
+
+/// A listen's id is named by other messages, which may come by any lane.
+///
+/// wire: SUB-4
+#[test]
+fn a_listen_has_an_id_of_ours_over_http() {
+    check(
+        HTTP,
+        &format!(
+            r#"open a1=: 7 tools/list {{}}
+           open a2=: 1 subscriptions/listen {{}}
+           recv 2: notifications/tools/list_changed {{"_meta":{{{SUB}:2}}}}"#
+        ),
+        &format!(
+            r#"send 1 [mcp-method=tools/list]: 7 tools/list {{}}
+           send 2 [mcp-method=subscriptions/listen]: 2 subscriptions/listen {{}}
+           a2=: note notifications/tools/list_changed {{"_meta":{{{SUB}:2}}}}"#
+        ),
     );
 }
 

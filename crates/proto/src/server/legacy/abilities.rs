@@ -120,7 +120,7 @@ impl LegacyServerHalf {
 }
 
 /// Whether `uri` is `watched` or lies beneath it; `file:///ab` is not beneath `file:///a`.
-pub(crate) fn covers(watched: &str, uri: &str) -> bool {
+pub fn covers(watched: &str, uri: &str) -> bool {
     uri.strip_prefix(watched).is_some_and(|rest| {
         rest.is_empty() || watched.ends_with('/') || rest.starts_with(['/', '?', '#'])
     })

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use switchboard_proto::exchange::{Carrier, Lane};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::framing;
-use switchboard_proto::jsonrpc::{Id, Kind, Message, parse_one};
+use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, parse_one};
 use switchboard_proto::method;
 use switchboard_proto::patch;
 use switchboard_proto::server::{Frame, ServerHalf};
@@ -135,17 +135,31 @@ impl World {
         true
     }
 
-    pub(super) fn reaches_server(&mut self, message: &Message) {
-        if let (Kind::Request, Some(&Id::Integer(lane))) = (message.kind(), message.id()) {
-            let lane = Lane(u64::try_from(lane).expect("ids of ours are positive"));
-            self.carried.insert(lane, Carried::of(message));
+    /// A message arrives by a pipe.
+    pub(super) fn reaches_child(&mut self, message: &Message) {
+        for (_, message) in self.server.handle(message) {
+            self.put_line(Queue::FarDown(Lane::MAIN), &message);
         }
-        for (of, message) in self.server.handle(message) {
-            let Carrier::Http = self.far else {
-                self.put_line(Queue::FarDown(Lane::MAIN), &message);
-                continue;
-            };
+    }
+
+    /// A message arrives by a lane. The server tells calls apart by their lanes: ids of
+    /// several clients may be equal.
+    pub(super) fn reaches_endpoint(&mut self, lane: Lane, message: &Message) {
+        let mut message = message.clone();
+        if let (Kind::Request, Some(id)) = (message.kind(), message.id().cloned()) {
+            message = message.with_id(&Id::from(lane.0));
+            self.carried.insert(lane, (Carried::of(&message), id));
+        } else if let Some(cancelled) = message.id_in(Member::RequestId) {
+            let meant = self.carried.iter().filter(|(_, (_, id))| *id == cancelled);
+            // A server ignores what it does not know: the call may not have arrived.
+            let Some(lane) = meant.map(|(lane, _)| lane.0).max() else { return };
+            message = message.with(Member::RequestId, lane.to_string());
+        }
+        for (of, mut message) in self.server.handle(&message) {
             let lane = of.and_then(|id| id.to_string().parse().ok()).map_or(Lane::MAIN, Lane);
+            if message.is_response() {
+                message = message.with_id(&self.carried[&lane].1);
+            }
             self.put_far(lane, message);
         }
     }
@@ -235,7 +249,7 @@ impl World {
     /// What travels on this lane may suffer, and nothing else.
     fn mark_lane(&mut self, lane: Lane) {
         self.mark();
-        let carried = &self.carried[&lane];
+        let (carried, _) = &self.carried[&lane];
         for end in &mut self.ends {
             let name = end.client.name();
             end.hit.retain(|stream| carried.is_about(name, stream));

@@ -60,6 +60,10 @@ impl Ticket for Seat {
     fn owner(&self) -> u64 {
         self.0 as u64 + 1
     }
+
+    fn has_own_id(&self) -> bool {
+        true
+    }
 }
 
 /// What goes wrong in a run, besides what must not be noticed at all: bytes in
@@ -147,8 +151,8 @@ pub(crate) struct World {
     pub(super) events: BTreeMap<Queue, framing::EventDecoder>,
     /// What the server has sent on each lane, and how much of it has come.
     pub(super) history: BTreeMap<Lane, (Vec<Message>, usize)>,
-    /// What each lane to the server is there for.
-    pub(super) carried: HashMap<Lane, Carried>,
+    /// What each lane to the server is there for, and the id of its request.
+    pub(super) carried: HashMap<Lane, (Carried, Id)>,
     /// How far the clients are in what they do when all is over.
     pub(super) afterwards: usize,
     next_lane: u64,
@@ -341,10 +345,10 @@ impl World {
             }
             (Queue::FarUp(lane), Thing::Bytes(bytes)) => {
                 for message in self.lines_of(Queue::FarUp(lane), &bytes) {
-                    self.reaches_server(&message);
+                    self.reaches_child(&message);
                 }
             }
-            (Queue::FarUp(_), Thing::Whole(message)) => self.reaches_server(&message),
+            (Queue::FarUp(lane), Thing::Whole(message)) => self.reaches_endpoint(lane, &message),
             (Queue::FarDown(lane), Thing::Bytes(bytes)) => {
                 for message in self.messages_of(lane, &bytes) {
                     self.back.handle_message(lane, &message, self.now);

@@ -6,7 +6,7 @@ use std::thread;
 
 use rustix::process::Signal;
 use serde_json::json;
-use switchboard_net::client::{Client, ClientOptions};
+use switchboard_net::client::ClientOptions;
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::upstream::{ServerTarget, Strategy};
 
@@ -80,9 +80,9 @@ async fn why_a_server_cannot_be_reached_is_not_for_clients_to_know() {
         gateway.until_error(server);
         let paths = ["/mcp".to_owned(), format!("/servers/{server}/mcp")];
         for (era, path) in ERAS.into_iter().zip(paths) {
-            let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
+            let options = ClientOptions::default().era(era);
             let place = at(&format!("http://127.0.0.1:{}{path}", gateway.port));
-            let error = match Client::connect(place, options).await {
+            let error = match options.connect(place).await {
                 Err(error) => error.to_string(),
                 Ok(client) => {
                     let tool = format!("{server}__x");
@@ -146,8 +146,8 @@ async fn what_a_server_repeats_of_its_headers_is_told_to_nobody() {
                 let url = format!("http://127.0.0.1:{}{path}", gateway.port).parse().unwrap();
                 let fetch = Fetch::new(FetchOptions::default()).unwrap();
                 let place = ServerTarget::url(url, Strategy::HttpOnly, headers, fetch);
-                let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
-                let error = match Client::connect(place, options).await {
+                let options = ClientOptions::default().era(era);
+                let error = match options.connect(place).await {
                     Err(error) => error.to_string(),
                     Ok(client) => {
                         client.call_tool("parrot__x", json!({})).await.unwrap_err().to_string()

@@ -83,8 +83,8 @@ async fn a_session_shows_whose_it_is_who_they_say_they_are_and_what_goes_on() {
     assert!(!all.contains(&session.id) && !all.contains(&bad), "ids are secret");
     let line = table.lines().find(|line| line.starts_with(&session.id[..6])).unwrap();
     let cells: Vec<_> = line.split_whitespace().collect();
-    assert_eq!(cells[1..7], ["ada", "test", "1", "legacy", "2025-11-25", "http"], "{table}");
-    assert_eq!((cells[7], &cells[cells.len() - 2..]), ("/mcp", &["1", "1"][..]), "{table}");
+    assert_eq!(cells[1..6], ["ada", "test", "1", "2025-11-25", "http"], "{table}");
+    assert_eq!((cells[6], &cells[cells.len() - 2..]), ("/mcp", &["1", "1"][..]), "{table}");
     assert!(table.contains(r"evil\u{1b}[2J\u{202e}"), "{table}");
     assert!(!table.contains(['\u{1b}', '\u{202e}']), "{table}");
     assert_eq!(gateway.status_as(ADA).status, 403, "who may not see everything sees none of it");

@@ -30,11 +30,14 @@ fn a_table_shows_servers_and_sessions() {
     assert_eq!(shown.code, Some(0), "{}", shown.stderr);
     let rows: Vec<Vec<_>> =
         shown.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[0][..4], ["SERVER", "STATE", "ERA", "TRANSPORT"]);
+    assert_eq!(rows[0][..4], ["SERVER", "STATE", "PROTOCOL", "TRANSPORT"]);
     let row = |name: &str| rows.iter().find(|row| row.first() == Some(&name)).unwrap();
-    assert_eq!(row("demo")[1..4], ["ready", "modern", "stdio"], "{}", shown.stdout);
-    assert_eq!(row("mirror")[1..5], ["ready", "legacy", "stdio", "2"], "{}", shown.stdout);
-    assert!(["retrying", "failed"].contains(&row("gone")[1]), "{}", shown.stdout);
+    assert_eq!(row("demo")[1..4], ["ready", "2026-07-28", "stdio"], "{}", shown.stdout);
+    assert_eq!(row("mirror")[1..5], ["ready", "2025-11-25", "stdio", "2"], "{}", shown.stdout);
+    assert_eq!(row("gone")[1], "failed", "{}", shown.stdout);
+    for down in ["gone is down (command not found); next try in ", "far is down ("] {
+        assert!(shown.stdout.contains(down), "{}", shown.stdout);
+    }
     assert!(
         shown.stdout.contains("1 session (anonymous 1), 0 listens, 0 streams"),
         "{}",
@@ -76,7 +79,7 @@ fn no_gateway_no_key_and_nobody_there_are_told_apart() {
     assert_eq!(nobody.code, Some(4), "{}", nobody.stderr);
     assert!(nobody.stderr.contains("switchboard serve"), "{}", nobody.stderr);
     let wrong = run(&["status", "ftp://nowhere"], &[]);
-    assert_eq!(wrong.code, Some(1), "{}", wrong.stderr);
+    assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
     let mut demo = Switchboard::start(&["demo", "--http", "--port", "0"]);
     let other = run(&["status", &format!("http://127.0.0.1:{}", demo.port())], &[]);
     assert_eq!(other.code, Some(1), "{}", other.stderr);

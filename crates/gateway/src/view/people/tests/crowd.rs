@@ -4,7 +4,7 @@ use super::*;
 use crate::view::people::FOOTPRINT;
 
 fn modern() -> ClientOptions {
-    ClientOptions { era: Some(Era::Modern), ..ClientOptions::default() }
+    ClientOptions::default().era(Era::Modern)
 }
 
 /// Bob, who is blue, has come and has called.
@@ -53,8 +53,8 @@ async fn those_who_are_gone_rest_and_their_lists_are_kept() {
 async fn who_speaks_for_many_is_forgotten_before_who_speaks_for_one() {
     for bounds in [
         PersonBounds { most: 4, ..PersonBounds::default() },
-        // Enough for what three are shown, of whom one is just coming.
-        PersonBounds { bytes: 3 * FOOTPRINT + 500, ..PersonBounds::default() },
+        // Enough for what three are shown and for pages of it, of whom one is just coming.
+        PersonBounds { bytes: 3 * FOOTPRINT + 1000, ..PersonBounds::default() },
     ] {
         let place = open(Era::Legacy, None, bounds, |_| {}).await;
         let _bob = bob(&place).await;
@@ -83,7 +83,7 @@ async fn what_is_passed_on_counts_and_has_a_bound() {
     ]);
     let url = format!("http://{}/mcp", place.address).parse().unwrap();
     let server = ServerTarget::url(url, Strategy::HttpOnly, headers, fetch());
-    let refused = within(Client::connect(server, modern())).await.unwrap_err();
+    let refused = within(modern().connect(server)).await.unwrap_err();
     assert!(refused.to_string().contains("passed on to servers"), "{refused}");
     place.fleet.close().await;
 }

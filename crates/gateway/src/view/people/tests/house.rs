@@ -71,12 +71,10 @@ impl House {
             held: watch::Sender::new(None),
         });
         let gate: Option<Arc<dyn Authenticate>> = Some(Arc::new(Door));
-        let modern = era == Era::Modern;
+        let mut options = SiteOptions::default().authenticator(gate);
+        options.modern = era == Era::Modern;
         let backend = Arc::clone(&house);
-        let site = Site::new(
-            backend,
-            SiteOptions { authenticator: gate, modern, ..SiteOptions::default() },
-        );
+        let site = Site::new(backend, options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let options = ListenOptions::default();

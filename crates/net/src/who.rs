@@ -131,6 +131,11 @@ impl Who {
         self.mark.as_ref().unwrap_or(&self.name).as_bytes()
     }
 
+    /// The same, to keep.
+    pub fn shared_identity(&self) -> Arc<str> {
+        Arc::clone(self.mark.as_ref().unwrap_or(&self.name))
+    }
+
     /// A turn for a call of which nothing is known yet.
     pub(crate) fn reserve(&self) -> Result<Turns, Refusal> {
         let mut turns = Turns { standing: self.standing.clone(), calls: 0 };
