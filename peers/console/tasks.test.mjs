@@ -80,6 +80,26 @@ for (const era of ['modern', 'legacy']) {
   }));
 }
 
+// console: C-5
+test('a legacy session ends after its cancel was heard, also on a slow line', inPage(async (page) => {
+  await page.route('**/console/mcp', async (route) => {
+    if (route.request().postData()?.includes('notifications/cancelled')) await new Promise((resolve) => setTimeout(resolve, 300));
+    await route.continue();
+  });
+  await open(page, 'demo__slow_compute');
+  await page.getByText('More: era and _meta').click();
+  await page.getByLabel('Era of the protocol').selectOption('legacy');
+  await page.getByLabel('The same as JSON').fill('{"seconds": 30}');
+  const sent = page.waitForRequest((request) => request.postData()?.includes('tools/call') ?? false);
+  await call(page);
+  await sent;
+  const cancelled = page.waitForResponse((response) => response.request().postData()?.includes('notifications/cancelled') ?? false);
+  const ended = page.waitForResponse((response) => response.request().method() === 'DELETE');
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  assert.equal((await cancelled).status(), 202);
+  assert.equal((await ended).status(), 204);
+}));
+
 // console: C-5, C-35
 test('a picture and a sound are shown after a click', inPage(async (page) => {
   await open(page, 'demo__test_image_content');

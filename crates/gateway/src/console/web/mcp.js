@@ -58,6 +58,8 @@ const greeted = (session) => ({ 'MCP-Protocol-Version': LEGACY, ...(session ? { 
 export class Client {
 	ids = 0;
 	session;
+	/** The last cancel: the session must not end before the gateway has it. */
+	cancelled;
 
 	constructor(path = '/console/mcp', era = 'modern') {
 		this.path = path;
@@ -106,7 +108,7 @@ export class Client {
 	async legacy(method, params, on) {
 		const session = await (this.session ??= this.begin());
 		const requestId = this.ids + 1;
-		const cancel = () => this.post({ method: 'notifications/cancelled', params: { requestId } }, session);
+		const cancel = () => (this.cancelled = this.post({ method: 'notifications/cancelled', params: { requestId } }, session));
 		on.signal?.addEventListener('abort', cancel);
 		return this.exchange({ method, params: { ...params, _meta: { ...on.meta, ...(on.note ? { progressToken: requestId } : {}) } } }, greeted(session), on, session).finally(() => on.signal?.removeEventListener('abort', cancel));
 	}
@@ -127,6 +129,7 @@ export class Client {
 
 	async end() {
 		const session = await this.session?.catch(() => '');
+		await this.cancelled;
 		if (session) await fetch(this.path, { method: 'DELETE', keepalive: true, headers: { 'X-Switchboard': 'console', ...greeted(session) } }).catch(() => {});
 	}
 
