@@ -417,13 +417,13 @@ check_packages() {
         build
         SWITCHBOARD="$(target_directory)/debug/switchboard"
     fi
-    # A tree without a commit has no time of its own.
-    SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 315532800)}
-    export SOURCE_DATE_EPOCH
+    # A tree without a commit has no time of its own. Only the packages know this variable: build
+    # scripts look at it, and each later part would build their crates anew.
+    local epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 315532800)}
     # In their order: the second uses what the first has made.
     local each
     for each in packages_test deploy_test; do
-        SWITCHBOARD="$SWITCHBOARD" PYTHONDONTWRITEBYTECODE=1 .cache/packages-venv/bin/python "dist/test/$each.py" ||
+        SOURCE_DATE_EPOCH="$epoch" SWITCHBOARD="$SWITCHBOARD" PYTHONDONTWRITEBYTECODE=1 .cache/packages-venv/bin/python "dist/test/$each.py" ||
             fail "a package or an example of a deployment does not work."
     done
 }
