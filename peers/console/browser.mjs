@@ -14,6 +14,8 @@ const FLAGS = [
 /** A folder with another page than the gateway's own: edits are tried without building it. */
 const PAGE = process.env.CONSOLE_WEB;
 export const STEP_MS = 30_000;
+/** The title of a view. The page that asks who you are has a title, too, but not in the frame. */
+export const VIEW = '#main h1';
 
 /** Whether there is a Chromium to test with. */
 export const isThere = () => fs.existsSync(CHROMIUM);
@@ -32,6 +34,13 @@ export async function withBrowser(work) {
   });
   try {
     return await Promise.race([work(browser), late]);
+  } catch (error) {
+    // What a person would have seen.
+    for (const page of browser.contexts().flatMap((context) => context.pages())) {
+      const seen = await page.locator('body').innerText({ timeout: 2000 }).catch(() => 'nothing');
+      console.error(`${page.url()} showed:\n${seen.slice(0, 3000)}`);
+    }
+    throw error;
   } finally {
     await Promise.race([Promise.all(browser.contexts().map((context) => context.close())), late]).catch(() => {});
     clearTimeout(timer);
@@ -54,7 +63,7 @@ export async function signIn(browser, { origin, key }, options = {}) {
   await page.goto(`${origin}/console/`);
   await page.getByLabel('Key, or the link').fill(key);
   await page.getByRole('button', { name: 'Sign in' }).click();
-  await page.locator('main h1').waitFor();
+  await page.locator(VIEW).waitFor();
   return { context, page, lines };
 }
 
@@ -63,7 +72,7 @@ export async function visit(page, address) {
   const origin = await page.evaluate(() => window.origin);
   await page.goto('about:blank');
   await page.goto(`${origin}/console/${address}`);
-  await page.locator('main h1').waitFor();
+  await page.locator(VIEW).waitFor();
 }
 
 /** Goes from one view to another without loading the page anew; gives how long that took, in milliseconds. */

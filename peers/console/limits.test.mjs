@@ -6,7 +6,7 @@ import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { start, WEB } from './bed.mjs';
-import { follow, signIn, visit, withBrowser } from './browser.mjs';
+import { follow, signIn, visit, VIEW, withBrowser } from './browser.mjs';
 
 let bed;
 before(async () => { bed = await start(); });
@@ -48,7 +48,7 @@ test('the first view asks for at most 40 KiB, and nothing from elsewhere', async
   await page.goto('about:blank');
   page.on('response', (response) => asked.push(response));
   await page.goto(`${bed.origin}/console/`);
-  await page.locator('main h1').waitFor();
+  await page.locator(VIEW).waitFor();
   // What came before the first view was drawn.
   const before = await page.evaluate((limit) => performance.getEntriesByType('resource').filter((entry) => entry.startTime < limit && /\/web\//.test(entry.name)).map((entry) => entry.name), await ready(page));
   let bytes = fs.statSync(path.join(WEB, 'index.html')).size;
