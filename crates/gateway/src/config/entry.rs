@@ -62,13 +62,23 @@ pub(super) fn read(name: &MemberKey, node: &Node, reader: &mut Reader<'_>) -> Op
         let what = format!("{:?} is no name for a server: it is part of a URL", name.value);
         draft.reader.error(&name.place, what, "use letters, digits, _, - and .");
     }
+    let mut of_command = Vec::new();
     for (key, value) in members {
-        if let Some(known) = find(KEYS, &key.value) {
-            (known.read)(&mut draft, (key, value));
-        } else if !THEIRS.split(' ').any(|name| name == key.value) {
-            draft.unknown(key);
+        match find(KEYS, &key.value) {
+            Some(known) if matches!(known.names[0], "args" | "command") => {
+                of_command.push((known, (key, value)));
+            }
+            Some(known) => (known.read)(&mut draft, (key, value)),
+            None if THEIRS.split(' ').any(|name| name == key.value) => {}
+            None => draft.unknown(key),
         }
     }
+    // Arguments may name a variable that the entry sets itself, before or after them.
+    draft.reader.set_beside.clone_from(&draft.env);
+    for (known, at) in of_command {
+        (known.read)(&mut draft, at);
+    }
+    draft.reader.set_beside.clear();
     let is_told = draft.reader.has_mistakes(before);
     let target = draft.target(name, members, is_told);
     let EntryDraft { enabled, mut plan, options, reader, .. } = draft;

@@ -41,6 +41,9 @@ impl BadVariable {
     }
 }
 
+/// Variables that a server's entry sets for its own command, in order; the last one counts.
+type Assignments<'a> = &'a [(String, String)];
+
 /// What the variables of one file stand for.
 #[derive(Clone, Copy)]
 pub(super) struct FileVariables<'t> {
@@ -61,20 +64,20 @@ impl<'t> FileVariables<'t> {
 }
 
 impl FileVariables<'_> {
-    /// Fills in the variables of a text.
-    pub(super) fn expand(&self, text: &str) -> Result<String, BadVariable> {
+    /// Fills in the variables of a text, those that are `set` beside it first.
+    pub(super) fn expand(&self, text: &str, set: Assignments<'_>) -> Result<String, BadVariable> {
         if self.around.is_literal {
             return Ok(text.to_owned());
         }
-        replace(&self.braced(text), self.braces, |inner| self.value(inner))
+        replace(&self.braced(text), self.braces, |inner| self.value(inner, set))
     }
 
     /// The variables of the environment in a text, and what they stand for. Defaults of the file
     /// are not among them.
-    pub(super) fn filled_in(&self, text: &str) -> Vec<(String, String)> {
+    pub(super) fn filled_in(&self, text: &str, set: Assignments<'_>) -> Vec<(String, String)> {
         let found = RefCell::new(Vec::new());
         let note = |inner: &str| {
-            let value = self.value(inner)?;
+            let value = self.value(inner, set)?;
             let named = inner.strip_prefix("env:").unwrap_or(inner);
             let (name, default) = named.split_once(":-").unwrap_or((named, ""));
             if self.place(inner).is_none() && value != default {
@@ -131,15 +134,18 @@ impl FileVariables<'_> {
         portable.unwrap_or_else(|_| text.to_owned())
     }
 
-    fn value(&self, inner: &str) -> Result<String, BadVariable> {
+    fn value(&self, inner: &str, set: Assignments<'_>) -> Result<String, BadVariable> {
         if let Some(id) = inner.strip_prefix("input:") {
             // What VS Code would ask for: from the environment, or the default.
             let value = self.around.variable(&input_variable(id)).map(ToOwned::to_owned);
             let value = value.or_else(|| self.answer(id));
             return value.ok_or_else(|| BadVariable::Input { id: id.to_owned() });
         }
-        let of_ours = |name: &str| self.around.variable(name).map(ToOwned::to_owned);
-        self.place(inner).map_or_else(|| value_of(inner, of_ours), Ok)
+        let lookup = |name: &str| {
+            let beside = set.iter().rfind(|(set, _)| set == name).map(|(_, value)| value.as_str());
+            beside.or_else(|| self.around.variable(name)).map(ToOwned::to_owned)
+        };
+        self.place(inner).map_or_else(|| value_of(inner, lookup), Ok)
     }
 
     /// The folders that editors have names for.
@@ -256,7 +262,7 @@ mod tests {
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let around = Surroundings::new(variables, "/w/project");
         let variables = FileVariables { braces, ..FileVariables::plain(&around) };
-        variables.expand(text).map_err(|unknown| unknown.to_string())
+        variables.expand(text, &[]).map_err(|unknown| unknown.to_string())
     }
 
     #[test]
@@ -279,12 +285,12 @@ mod tests {
         let around = Surroundings::new(variables, "/w");
         let gemini = FileVariables { dollars: true, ..FileVariables::plain(&around) };
         let text = "Bearer $TOKEN/${TOKEN}-$low pa$word costs $5 $";
-        assert_eq!(gemini.expand(text).unwrap(), "Bearer t/t-l pa$word costs $5 $");
+        assert_eq!(gemini.expand(text, &[]).unwrap(), "Bearer t/t-l pa$word costs $5 $");
         let portable = "Bearer ${TOKEN}/${TOKEN}-${low} pa$word costs $5 $";
         assert_eq!(gemini.portable(text), portable);
-        let unset = gemini.expand("$NONE").unwrap_err().to_string();
+        let unset = gemini.expand("$NONE", &[]).unwrap_err().to_string();
         assert_eq!(unset, "the environment variable NONE is not set");
-        assert_eq!(FileVariables::plain(&around).expand("$TOKEN").unwrap(), "$TOKEN");
+        assert_eq!(FileVariables::plain(&around).expand("$TOKEN", &[]).unwrap(), "$TOKEN");
     }
 
     #[test]

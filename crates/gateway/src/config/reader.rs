@@ -14,6 +14,8 @@ use super::{Problem, SourceLocation, Weight};
 /// What the variables of the file stand for, and what was wrong so far.
 pub(super) struct Reader<'t> {
     pub(super) variables: FileVariables<'t>,
+    /// What the entry being read sets for its command, while its arguments are read.
+    pub(super) set_beside: Vec<(String, String)>,
     pub(super) problems: Vec<Problem>,
     /// Other files that were read, or should have been.
     pub(super) besides: Vec<PathBuf>,
@@ -29,7 +31,8 @@ impl<'t> Reader<'t> {
     pub(super) fn new(variables: FileVariables<'t>) -> Self {
         let (problems, besides) = (Vec::new(), Vec::new());
         let (granted, default_words, filled_in) = (Vec::new(), Vec::new(), Vec::new());
-        Self { variables, problems, besides, granted, default_words, filled_in }
+        let set_beside = Vec::new();
+        Self { variables, set_beside, problems, besides, granted, default_words, filled_in }
     }
 
     pub(super) fn error(
@@ -81,10 +84,10 @@ impl<'t> Reader<'t> {
             let what = format!("{:?} has a $NAME, which is passed on as it is", key.value);
             self.note(&node.place, what, format!("for a variable write ${{{}}}", &text[1..]));
         }
-        match self.variables.expand(text) {
+        match self.variables.expand(text, &self.set_beside) {
             Ok(value) => {
                 self.default_words.extend(default_word(text, &value));
-                self.filled_in.extend(self.variables.filled_in(text));
+                self.filled_in.extend(self.variables.filled_in(text, &self.set_beside));
                 Some(value)
             }
             Err(why) => self.fail((key, node), format_args!(": {why}"), why.instead()),

@@ -68,6 +68,25 @@ fn the_file_of_a_desktop_client_is_read_with_comments_and_trailing_commas() {
 }
 
 #[test]
+fn arguments_may_name_variables_that_their_own_entry_sets() {
+    // As people write it for mcp-remote, whose clients break arguments at blanks.
+    let config = read(
+        "mcp.json",
+        r#"{"mcpServers": {
+          "a": { "command": "npx", "args": ["mcp-remote", "https://e.com", "--header", "Authorization:${AUTH}"],
+                 "env": {"AUTH": "Bearer ${TOKEN}", "HOME": "/mine"} },
+          "b": { "env": {"TOKEN": "own"}, "command": ["run", "${TOKEN}", "${HOME}"] },
+          "c": { "url": "https://e.com/${TOKEN}", "env": {} }
+        }}"#,
+    );
+    assert_eq!(config.problems, []);
+    let a = "AUTH=Bearer s3cret HOME=/mine npx mcp-remote https://e.com --header Authorization:Bearer s3cret";
+    assert_eq!(line(&config, "a"), a);
+    assert_eq!(line(&config, "b"), "TOKEN=own run own /u");
+    assert_eq!(line(&config, "c"), "HttpFirst https://e.com/s3cret");
+}
+
+#[test]
 fn the_file_of_an_editor_is_read_with_its_inputs() {
     let config = read(
         ".vscode/mcp.json",
