@@ -11,11 +11,13 @@
 //!           PROCESS is the same for two processes that serve the same configuration
 //!   both    greetings and lists of a gateway's own have  "_meta": {"switchboard/via": "ID, ID, ..."}
 //!           for programs in between that pass on neither header nor variable
+//!           A gateway adds an ID that all processes have which serve the same on this machine.
 //! ```
 //!
 //! A gateway that finds the id of a server in a request for that server refuses
 //! the request ([`Refusal::Loop`](switchboard_proto::refusal::Refusal::Loop)), and so does one that was started by another
-//! that serves the same configuration. Requests share connections, so the chain of
+//! that serves the same configuration: by the variable before it starts a server, or
+//! by the first request, where a program in between dropped the variable. Requests share connections, so the chain of
 //! a single request is not known further on: what a request brought is told on for
 //! [`TOLD_FOR`], and as long as the request is open.
 //!
@@ -39,6 +41,7 @@ use super::{ServerTarget, Upstream};
 use crate::backend::Through;
 use crate::connection::lock;
 use crate::drive::now;
+use crate::platform;
 
 /// The variable that tells a child which servers of which processes led to it.
 pub const VARIABLE: &str = "SWITCHBOARD_VIA";
@@ -73,6 +76,8 @@ pub struct Ancestry {
     process: u64,
     /// Process and server of each gateway above this one, the first one first.
     above: Vec<(u64, u64)>,
+    /// The same for all gateways of this machine and container that serve the same.
+    twin: Option<u64>,
     /// Whether the client is the process that started this one.
     is_child: bool,
     is_bridge: bool,
@@ -85,16 +90,16 @@ impl Ancestry {
     /// same, `source` the files that name its servers, `variable` the value of
     /// [`VARIABLE`] that it was started with.
     pub fn gateway(serves: impl Hash, source: &str, variable: Option<&str>) -> Self {
-        let mut hasher = DefaultHasher::new();
-        serves.hash(&mut hasher);
+        let process = digest(serves);
         let pair = |text: &str| {
             let (process, id) = text.split_once('.')?;
             Some((parse(process)?, parse(id)?))
         };
         let above = variable.unwrap_or_default().split(',').filter_map(pair);
         Self {
-            process: hasher.finish(),
+            process,
             above: above.take(MOST_PROCESSES).collect(),
+            twin: Some(digest((process, platform::process_space()))),
             is_child: false,
             is_bridge: false,
             source: source.into(),
@@ -103,7 +108,7 @@ impl Ancestry {
 
     /// A bridge: a loop that it is a part of is for the gateway before it to refuse.
     pub fn bridge(serves: impl Hash, variable: Option<&str>) -> Self {
-        Self { is_bridge: true, ..Self::gateway(serves, "the command", variable) }
+        Self { is_bridge: true, twin: None, ..Self::gateway(serves, "the command", variable) }
     }
 
     /// Its client is the process that started it.
@@ -124,9 +129,17 @@ impl Ancestry {
     }
 }
 
+fn digest(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// One server in the chains that it is a part of.
 pub(super) struct Via {
     id: u64,
+    /// What the process that started us tells if it serves the same.
+    parent: Option<u64>,
     /// What its children are started with.
     pub(super) variable: String,
     told: Mutex<Told>,
@@ -156,11 +169,12 @@ impl Via {
         let pairs: Vec<_> =
             chain.map(|(process, id)| format!("{process:016x}.{id:016x}")).collect();
         let above = ancestry.above.iter().filter(|_| ancestry.is_child);
-        let ids: Vec<_> = above.map(|(_, id)| *id).chain([id]).collect();
+        let ids: Vec<_> = above.map(|(_, id)| *id).chain([id]).chain(ancestry.twin).collect();
         let first = listed(ids.iter());
         let header = HeaderValue::from_str(&first).ok()?;
         Some(Self {
             id,
+            parent: ancestry.twin.filter(|_| ancestry.is_child),
             variable: pairs.join(","),
             told: Mutex::new(Told { ids: VecDeque::new(), open: Vec::new(), first, header }),
             leads_back: watch::Sender::new(false),
@@ -268,7 +282,7 @@ pub fn leads_back<'s>(
     through: &Through,
 ) -> bool {
     let vias = servers.filter_map(ServerTarget::via);
-    if vias.clone().any(|via| through.contains(&via.id)) {
+    if vias.clone().any(|via| through.iter().any(|id| *id == via.id || Some(*id) == via.parent)) {
         return true;
     }
     vias.for_each(|via| via.add(through));
@@ -349,6 +363,9 @@ mod tests {
         ServerTarget::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch).named_by(ancestry)
     }
 
+    /// What each server tells of itself: its id, and what its gateway has in common with others.
+    const OWN: usize = 2;
+
     /// What the other end of a request to this server reads.
     fn sent(server: &ServerTarget) -> Through {
         through(&HeaderMap::from_iter([(HEADER, server.via().unwrap().header())]))
@@ -362,11 +379,22 @@ mod tests {
         assert!(!leads_back([&three].into_iter(), &sent(&two)));
         assert!(!leads_back([&two, &three].into_iter(), &sent(&one)), "a diamond");
         assert!(leads_back([&one].into_iter(), &sent(&three)));
-        assert_eq!(sent(&one).len(), 1, "what is refused is not told on");
+        assert_eq!(sent(&one).len(), OWN, "what is refused is not told on");
         let more: Through = (0..1000).collect();
         leads_back([&one].into_iter(), &more);
-        assert_eq!(sent(&one).len(), 1 + MOST_TOLD);
+        assert_eq!(sent(&one).len(), OWN + MOST_TOLD);
         assert!(sent(&one).contains(&999), "the newest");
+    }
+
+    #[test]
+    fn a_child_knows_a_parent_that_serves_the_same_without_the_variable() {
+        let gateway = |serves| Ancestry::gateway(serves, "a.json", None);
+        let parent = sent(&server(&gateway("a")));
+        let child = |serves| server(&gateway(serves).serving_parent());
+        assert!(leads_back([&child("a")].into_iter(), &parent));
+        assert!(!leads_back([&child("b")].into_iter(), &parent));
+        // Over HTTP the other end is another gateway, which may well serve the same.
+        assert!(!leads_back([&server(&gateway("a"))].into_iter(), &parent));
     }
 
     #[tokio::test(start_paused = true)]
@@ -382,12 +410,12 @@ mod tests {
             assert!(!leads_back([&one].into_iter(), &Arc::from([7])));
         }
         tokio::time::advance(TOLD_FOR).await;
-        assert_eq!(sent(&one)[1..], open[..], "of those only one request is open");
+        assert_eq!(sent(&one)[OWN..], open[..], "of those only one request is open");
         drop(open);
         tokio::time::advance(almost).await;
-        assert_eq!(sent(&one).len(), 2);
+        assert_eq!(sent(&one).len(), OWN + OWN);
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(sent(&one).len(), 1);
+        assert_eq!(sent(&one).len(), OWN);
     }
 
     #[tokio::test]
@@ -403,9 +431,9 @@ mod tests {
         let own = server(&gateway).supervised();
         let list = sent(&own, "tools/list");
         let through = told_through(&list).unwrap();
-        assert_eq!(through[..], [own.via().unwrap().id]);
+        assert_eq!(through[..], [own.via().unwrap().id, gateway.twin.unwrap()]);
         let meta = list.part(Member::Meta).unwrap();
-        assert_eq!(meta.string(META).unwrap().len(), 16, "{list:?}");
+        assert_eq!(meta.string(META).unwrap().len(), 34, "{list:?}");
         assert!(meta.get(&["a"]).is_some(), "the rest stays: {list:?}");
         assert!(leads_back([&own].into_iter(), &through));
         for (server, method) in [
@@ -426,8 +454,8 @@ mod tests {
         let below = |serves| Ancestry::gateway(serves, "", Some(&variable));
         assert!(!above.is_loop() && !below("b").is_loop() && below("a").is_loop());
         let alone = server(&below("b"));
-        assert_eq!(sent(&alone).len(), 1, "those above it are no clients of its own");
-        assert_eq!(sent(&server(&below("b").serving_parent())).len(), 2);
+        assert_eq!(sent(&alone).len(), OWN, "those above it are no clients of its own");
+        assert_eq!(sent(&server(&below("b").serving_parent())).len(), OWN + 1);
         let mut variable = String::new();
         for depth in 0..MOST_PROCESSES {
             let next = Ancestry::gateway(depth, "", Some(&variable));

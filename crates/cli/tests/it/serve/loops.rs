@@ -132,6 +132,25 @@ async fn a_loop_through_a_bridge_on_stdio_is_found() {
     check_refused(&mut gateway, "me").await;
 }
 
+#[tokio::test]
+async fn a_gateway_that_starts_itself_without_the_variable_is_found() {
+    let mut gateway = plain();
+    let file = gateway.home.path.join("servers.json").display().to_string();
+    let starts = gateway.home.path.join("starts");
+    // More than 20 would be a defect; none may be more than the machine can bear.
+    let script = format!(
+        "echo start >> '{}'; test $(wc -l < '{}') -gt 20 && exit 1; exec env -i PATH=\"$PATH\" '{}' serve --no-cache --stdio --config '{file}'",
+        starts.display(),
+        starts.display(),
+        env!("CARGO_BIN_EXE_switchboard"),
+    );
+    let me = json!({"command": "sh", "args": ["-c", script]});
+    gateway.write(&super::file(&json!({"demo": demo(&[]), "me": me}), &json!({})));
+    check_refused(&mut gateway, "me").await;
+    let started = std::fs::read_to_string(&starts).unwrap().lines().count();
+    assert!(started <= 20, "{started} processes");
+}
+
 /// A bridge of the legacy era that knows nothing of loops: each line of stdin is a POST, without
 /// our header, and what an HTTP error says is lost.
 const FOREIGN: &str = r#"
