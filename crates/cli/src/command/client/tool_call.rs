@@ -1,6 +1,8 @@
 //! `call`: reads arguments by the schema of the tool, calls it, shows what it says, and says what
 //! to change if it failed.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 use switchboard_gateway::config::nearest;
 use switchboard_net::client::{CallError, CallOptions, Client};
@@ -20,7 +22,7 @@ pub(in crate::command) async fn call(request: &ClientRequest) -> CommandResult {
     let mut arguments = request.arguments(1)?;
     let client = request.connect().await?;
     let mut tools = None;
-    let texts: Vec<_> = texts(request.words_from(1)).collect();
+    let texts = texts(request.words_from(1));
     if !texts.is_empty() {
         tools = list_with(request, client, name).await;
         if let Some(tool) = tools.as_ref().and_then(|tools| tools.find(name)) {
@@ -56,10 +58,16 @@ pub(in crate::command) async fn call(request: &ClientRequest) -> CommandResult {
     Ok(())
 }
 
-/// The words that are `k=v`, and not `k:=json`.
-fn texts(words: &[String]) -> impl Iterator<Item = (&str, &str)> {
-    let pairs = words.iter().filter_map(|word| word.split_once('='));
-    pairs.filter(|(name, _)| !name.ends_with(':'))
+/// The words that are `k=v`. A later word for the same argument counts, also a `k:=json`.
+fn texts(words: &[String]) -> BTreeMap<&str, &str> {
+    let mut texts = BTreeMap::new();
+    for (name, value) in words.iter().filter_map(|word| word.split_once('=')) {
+        match name.strip_suffix(':') {
+            Some(name) => texts.remove(name),
+            None => texts.insert(name, value),
+        };
+    }
+    texts
 }
 
 /// The tools of the server, once this one is among them. A server without a list may have the
@@ -120,4 +128,19 @@ fn with_advice(
     failure
         .hint(format!("these arguments are missing: {}", missing.join(", ")))
         .hint(format!("see what it takes: switchboard tools TARGET {}", quoted(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_for_an_argument_counts() {
+        let check = |words: [&str; 3], expected: &[(&str, &str)]| {
+            let words = words.map(str::to_owned);
+            assert_eq!(texts(&words).into_iter().collect::<Vec<_>>(), expected, "{words:?}");
+        };
+        check(["x=2", "x:=1", "y=a=b"], &[("y", "a=b")]);
+        check(["x:=1", "x=2", "x=3"], &[("x", "3")]);
+    }
 }

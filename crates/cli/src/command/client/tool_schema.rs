@@ -13,6 +13,8 @@ use crate::output::cell;
 const DEPTH: usize = 8;
 /// The types of JSON Schema. A type that is none of them says nothing.
 const KINDS: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
+/// Whole numbers below this are exact in JSON as most programs read it.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 /// Choices that are named in a table.
 const CHOICES: usize = 6;
 
@@ -33,12 +35,12 @@ impl<'s> ToolArguments<'s> {
         std::iter::once(root).chain(parts.map(|part| self.resolve(part)))
     }
 
-    /// Each with its schema.
+    /// Each with its schema, which may be a reference.
     fn each(&self) -> impl Iterator<Item = (&'s str, &'s Value)> {
         let properties = self.roots().filter_map(|root| root["properties"].as_object()).flatten();
         let mut seen = HashSet::new();
         let properties = properties.filter(move |(name, _)| seen.insert(name.as_str()));
-        properties.map(|(name, schema)| (name.as_str(), self.resolve(schema)))
+        properties.map(|(name, schema)| (name.as_str(), schema))
     }
 
     fn is_needed(&self, name: &str) -> bool {
@@ -74,9 +76,16 @@ impl<'s> ToolArguments<'s> {
         schema
     }
 
-    /// The schemas that a value may fit, if there are several.
+    /// A member of a schema, or of what it refers to: a default may stand beside a reference.
+    fn member(&self, schema: &'s Value, name: &str) -> Option<&'s Value> {
+        let said = schema.get(name).or_else(|| self.resolve(schema).get(name));
+        said.filter(|value| !value.is_null())
+    }
+
+    /// The schemas that a value has to fit, or may fit, if there are several.
     fn branches(&self, schema: &'s Value) -> impl Iterator<Item = &'s Value> {
-        let several = ["anyOf", "oneOf"].into_iter().filter_map(|name| schema[name].as_array());
+        let several = ["allOf", "anyOf", "oneOf"];
+        let several = several.into_iter().filter_map(|name| schema[name].as_array());
         several.flatten().map(|branch| self.resolve(branch))
     }
 
@@ -84,7 +93,7 @@ impl<'s> ToolArguments<'s> {
     /// branches that refer to each other would multiply.
     fn kinds(&self, schema: &'s Value) -> Vec<&'s str> {
         let (mut kinds, mut seen) = (Vec::new(), HashSet::new());
-        let mut open = VecDeque::from([schema]);
+        let mut open = VecDeque::from([self.resolve(schema)]);
         while let Some(schema) = open.pop_front() {
             if !seen.insert(std::ptr::from_ref(schema)) {
                 continue;
@@ -92,7 +101,7 @@ impl<'s> ToolArguments<'s> {
             let own: Vec<_> = match &schema["type"] {
                 Value::String(kind) => vec![kind.as_str()],
                 Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
-                _ => choices(schema).map(kind_of).collect(),
+                _ => choices(schema).map(kind_of).chain(implied_kind(schema)).collect(),
             };
             if own.is_empty() {
                 open.extend(self.branches(schema));
@@ -108,6 +117,7 @@ impl<'s> ToolArguments<'s> {
 
     /// The type in a few words.
     fn words(&self, schema: &'s Value, depth: usize) -> String {
+        let schema = self.resolve(schema);
         let all: Vec<_> = choices(schema).collect();
         if !all.is_empty() {
             let shown = all.iter().take(CHOICES).map(|value| match value.as_str() {
@@ -119,7 +129,7 @@ impl<'s> ToolArguments<'s> {
         }
         let kinds = self.kinds(schema).into_iter().filter(|kind| *kind != "null");
         let words = kinds.map(|kind| match kind {
-            "array" if depth < DEPTH => match self.words(self.array_items(schema), depth + 1) {
+            "array" if depth < DEPTH => match self.words(self.array_item(schema, 0), depth + 1) {
                 items if items == ANY => "list".to_owned(),
                 items => format!("list of {items}"),
             },
@@ -135,9 +145,9 @@ impl<'s> ToolArguments<'s> {
     pub(super) fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         self.each().map(|(name, schema)| {
             let needed = if self.is_needed(name) { "yes" } else { "" };
-            let default = schema.get("default").filter(|default| !default.is_null());
+            let default = self.member(schema, "default");
             let default = default.map(|default| format!("default {default}"));
-            let about = [Some(cell(&schema["description"])), default];
+            let about = [self.member(schema, "description").map(cell), default];
             let about = about.into_iter().flatten().filter(|text| !text.is_empty());
             let about = about.collect::<Vec<_>>().join("; ");
             vec![cell(&name.into()), self.words(schema, 0), needed.to_owned(), cell(&about.into())]
@@ -153,7 +163,8 @@ impl<'s> ToolArguments<'s> {
     fn example_of(&self, name: &str, schema: &'s Value) -> String {
         // The server chooses the name, and people paste the line into a shell.
         let name = &quoted(name);
-        let said = [schema.get("default"), schema["examples"].get(0), choices(schema).next()];
+        let examples = self.member(schema, "examples").and_then(|examples| examples.get(0));
+        let said = [self.member(schema, "default"), examples, choices(self.resolve(schema)).next()];
         let value = said.into_iter().flatten().find(|value| !value.is_null());
         match value {
             Some(Value::String(text)) => return format!("{name}={}", quoted(text)),
@@ -166,7 +177,7 @@ impl<'s> ToolArguments<'s> {
             Some("boolean") => format!("{name}=true"),
             Some("array") => format!("{name}:='[]'"),
             Some("object") => format!("{name}:='{{}}'"),
-            _ => match schema["format"].as_str() {
+            _ => match self.member(schema, "format").and_then(Value::as_str) {
                 Some("uri" | "url") => format!("{name}=https://example.com"),
                 Some("date") => format!("{name}=2026-01-31"),
                 Some("date-time") => format!("{name}=2026-01-31T12:00:00Z"),
@@ -179,7 +190,8 @@ impl<'s> ToolArguments<'s> {
     pub(super) fn read(&self, name: &str, text: &str) -> CommandResult<Value> {
         let Some((_, schema)) = self.each().find(|(other, _)| *other == name) else {
             self.check_name(name)?;
-            return Ok(text.into());
+            let mut others = self.roots().filter_map(|root| root.get("additionalProperties"));
+            return Ok(others.find_map(|it| self.typed(it, text, 0)).unwrap_or(text.into()));
         };
         self.typed(schema, text, 0).ok_or_else(|| {
             let words = self.words(schema, 0);
@@ -212,8 +224,10 @@ impl<'s> ToolArguments<'s> {
             return Some(text.into());
         }
         let json = || serde_json::from_str::<Value>(text).ok();
+        // Larger ones would silently become others.
+        let is_exact = |it: f64| it.fract() == 0.0 && it.abs() < EXACT;
         let is_whole = |value: &Value| {
-            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|it| it.fract() == 0.0)
+            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(is_exact)
         };
         let value = kinds.iter().find_map(|kind| match *kind {
             "integer" => json().filter(is_whole),
@@ -232,17 +246,23 @@ impl<'s> ToolArguments<'s> {
         // Almost any text is a list with commas, so all other types come first.
         let is_list = kinds.contains(&"array") && !text.trim_start().starts_with('[');
         value.or_else(|| {
-            let items = self.array_items(schema);
-            let parts = text.split(',').map(|part| self.typed(items, part.trim(), depth + 1));
+            let parts = text.split(',').enumerate();
+            let parts = parts
+                .map(|(at, part)| self.typed(self.array_item(schema, at), part.trim(), depth + 1));
             if is_list { parts.collect() } else { None }
         })
     }
 
-    /// The schema of the items of an array, which may be one of several branches.
-    fn array_items(&self, schema: &'s Value) -> &'s Value {
+    /// The schema of an item of an array, which may be one of several branches.
+    fn array_item(&self, schema: &'s Value, at: usize) -> &'s Value {
+        let schema = self.resolve(schema);
         let mut all = std::iter::once(schema).chain(self.branches(schema));
-        let items = all.find_map(|schema| schema.get("items"));
-        items.map_or(&NOTHING, |items| self.resolve(items))
+        let of_place = |schema: &'s Value| {
+            let items = schema.get("items");
+            // Before 2020-12, `items` may be a list of schemas.
+            schema["prefixItems"].get(at).or_else(|| items?.get(at)).or(items)
+        };
+        all.find_map(of_place).map_or(&NOTHING, |item| self.resolve(item))
     }
 }
 
@@ -255,6 +275,16 @@ const ANY: &str = "any";
 fn choices(schema: &Value) -> impl Iterator<Item = &Value> {
     let listed = schema["enum"].as_array().into_iter().flatten();
     listed.chain(schema.get("const"))
+}
+
+/// The type of which a schema says something without naming it.
+fn implied_kind(schema: &Value) -> Option<&'static str> {
+    let says = |names: [&str; 2]| names.iter().any(|name| schema.get(name).is_some());
+    match () {
+        () if says(["properties", "additionalProperties"]) => Some("object"),
+        () if says(["items", "prefixItems"]) => Some("array"),
+        () => None,
+    }
 }
 
 fn kind_of(value: &Value) -> &'static str {
@@ -286,7 +316,7 @@ mod tests {
     fn schema() -> Value {
         json!({
             "type": "object",
-            "$defs": {"Colour": {"enum": ["red", "green"]}, "Loop": {"$ref": "#/$defs/Loop"}},
+            "$defs": {"Colour": {"enum": ["red", "green"]}, "Loop": {"$ref": "#/$defs/Loop"}, "Part": {"type": "integer"}},
             "properties": {
                 "count": {"type": "integer"},
                 "size": {"type": ["number", "null"], "description": "How large\nor small"},
@@ -298,6 +328,10 @@ mod tests {
                 "options": {"type": "object"},
                 "query": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "object"}]},
                 "round": {"$ref": "#/$defs/Loop"},
+                "part": {"allOf": [{"$ref": "#/$defs/Part"}], "default": 3, "title": "Part"},
+                "said": {"$ref": "#/$defs/Part", "description": "Beside it"},
+                "shape": {"properties": {"a": {}}},
+                "pair": {"prefixItems": [{"type": "integer"}, {"type": "boolean"}]},
             },
             "required": ["count", "title", "colour", "options"],
         })
@@ -323,12 +357,19 @@ mod tests {
             ("colour", "red", json!("red")),
             ("options", r#"{"a":1}"#, json!({"a": 1})),
             ("round", "1", json!("1")),
+            ("part", "1", json!(1)),
+            ("said", "1", json!(1)),
+            ("shape", r#"{"a":1}"#, json!({"a": 1})),
+            ("pair", "1,true", json!([1, true])),
             ("other", "1", json!("1")),
         ] {
             assert_eq!(arguments.read(name, text).unwrap(), value, "{name}={text}");
         }
         for (name, text) in [
             ("count", "1.5"),
+            ("count", "123456789012345678901234567890"),
+            ("shape", "a"),
+            ("pair", "true,1"),
             ("count", "x"),
             ("deep", "perhaps"),
             ("tags", "a"),
@@ -348,8 +389,8 @@ mod tests {
         schema["additionalProperties"] = json!(false);
         let strange = ToolArguments::new(&schema).read("zzz", "1").unwrap_err().to_string();
         assert!(strange.contains("it takes colour, count"), "{strange}");
-        schema["additionalProperties"] = json!({"type": "string"});
-        assert!(ToolArguments::new(&schema).read("colours", "red").is_ok());
+        schema["additionalProperties"] = json!({"type": "integer"});
+        assert_eq!(ToolArguments::new(&schema).read("colours", "7").unwrap(), 7);
     }
 
     #[test]
@@ -365,6 +406,8 @@ mod tests {
             "maybe/list of string//",
             "colour/red | green/yes/",
             "round/any//",
+            "part/integer//default 3",
+            "said/integer//Beside it",
         ] {
             assert!(rows.iter().any(|it| it == row), "no {row} in {rows:?}");
         }
