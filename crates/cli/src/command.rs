@@ -121,7 +121,8 @@ async fn run_key(command: &KeyCommand) -> CommandResult {
             let mut key = String::new();
             io::stdin().lock().take(MAX_KEY).read_to_string(&mut key)?;
             if key.trim().is_empty() {
-                return wrong("there is no key on stdin", "make one with: switchboard key new");
+                return wrong("there is no key on stdin", "make one with: switchboard key new")
+                    .map_err(CommandError::of_usage);
             }
             key
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use switchboard_gateway::config::replace_file;
+use switchboard_gateway::config::replace_file_like;
 
 use crate::exit::{CommandResult, wrong};
 
@@ -30,16 +30,29 @@ pub(crate) fn read(file: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Where the file is kept as it was.
-pub(crate) fn copy_of(file: &Path) -> PathBuf {
-    file.with_added_extension("switchboard.bak")
+/// Copies that are kept of a file; of more, the last one gives way.
+const MOST_COPIES: usize = 9;
+
+/// Where the file is kept as it was, the first copy first.
+pub(crate) fn copies_of(file: &Path) -> impl Iterator<Item = PathBuf> {
+    (1..=MOST_COPIES).map(|number| match number {
+        1 => file.with_added_extension("switchboard.bak"),
+        _ => file.with_added_extension(format!("switchboard.bak{number}")),
+    })
 }
 
-/// Keeps the file as it is beside it, for those who may read it.
-pub(crate) fn keep_copy(file: &Path, text: &str) -> io::Result<()> {
-    let copy = copy_of(file);
-    replace_file(&copy, text)?;
-    fs::set_permissions(&copy, fs::metadata(file)?.permissions())
+/// Keeps the file as it is beside it, for those who may read it; gives where. What an earlier copy
+/// has may be nowhere else.
+pub(crate) fn keep_copy(file: &Path, text: &str) -> io::Result<PathBuf> {
+    let mut last = file.to_owned();
+    for copy in copies_of(file) {
+        last = copy;
+        if read(&last)?.is_none_or(|there| there == text) {
+            break;
+        }
+    }
+    replace_file_like(&last, text, file)?;
+    Ok(last)
 }
 
 /// The lines that a text has more than another, each with a `+`, and where they begin; none if

@@ -63,7 +63,7 @@ fn shown_by_pager(text: &str) -> bool {
     let pager = std::env::var("PAGER").unwrap_or_else(|_| usual());
     let is_wanted = !matches!(pager.trim(), "" | "cat") && variable("TERM", "dumb") != "dumb";
     // A picture would lose its place.
-    let has_picture = text.contains("\x1b_G") || text.contains("\x1b]");
+    let has_picture = ["\x1b_G", "\x1b]", "\x1bP"].iter().any(|start| text.contains(start));
     let is_seen = io::stdin().is_terminal() && screen().is_some_and(is_long);
     if !is_wanted || has_picture || !is_seen {
         return false;

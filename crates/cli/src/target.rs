@@ -1,6 +1,7 @@
 //! The server that the user named: a command, a URL, or a name in a configuration file.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -177,7 +178,13 @@ pub(crate) fn named_in(
 
 /// A file that cannot be read, and what to do about it.
 pub(crate) fn not_read(error: &ReadError) -> CommandError {
-    CommandError::of(error).hint(error.instead())
+    let failure = CommandError::of(error).hint(error.instead());
+    match error {
+        ReadError::Unreadable { source, .. } if source.kind() == ErrorKind::NotFound => {
+            failure.of_usage()
+        }
+        _ => failure,
+    }
 }
 
 /// The HTTP client that the options describe.

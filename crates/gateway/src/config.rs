@@ -45,7 +45,7 @@ pub(crate) use tls::read_pem;
 pub use tree::Placed;
 #[cfg(feature = "console")]
 pub(crate) use tree::options as json_options;
-pub use whole_file::{followed, replace_file};
+pub use whole_file::{followed, replace_file, replace_file_like};
 
 mod client_entry;
 mod client_files;

@@ -7,7 +7,7 @@
 //! | a child that ends with all it started, also if we are killed | `EmptyGroup`, `ChildGroup`, `guard` |
 //! | the same for a helper that we wait for | `lead_own_group`, `kill_led_group` |
 //! | names for processes that no later process has | `process_space`, `process_began` |
-//! | files that only we may read, or change | `private_file`, `make_private_folder`, `is_private`, `is_only_ours`, `may_others_write`, `may_others_replace` |
+//! | files that only we may read, or change | `private_file`, `make_private_folder`, `is_private`, `is_only_ours`, `may_others_write`, `may_others_replace`, `give_to_owner` |
 //! | files that stay, and are the same | `sync_folder`, `is_at` |
 //! | files that are no files | `open_without_waiting`, `is_executable`, `is_stdin_a_pipe` |
 //! | open files that children do not get | `hide_inherited_files` |
@@ -20,7 +20,7 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, fchown,
 };
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -65,6 +65,19 @@ pub(crate) fn process_began(id: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(19).map(str::to_owned)
+}
+
+/// Gives a file to the owner of another one, if that is somebody else.
+pub fn give_to_owner(file: &File, of: &Metadata) -> io::Result<()> {
+    let own = file.metadata()?;
+    if own.uid() != of.uid() {
+        return fchown(file, Some(of.uid()), Some(of.gid()));
+    }
+    if own.gid() != of.gid() {
+        // Not everybody may give a file to a group; the owner has it all the same.
+        _ = fchown(file, None, Some(of.gid()));
+    }
+    Ok(())
 }
 
 /// Options that make files which only their owner may read.

@@ -9,9 +9,11 @@ use switchboard_gateway::config::KnownClient;
 ///
 /// Shows what it would write into the client's file, asks, and changes nothing else in the file:
 /// comments stay. The file as it was is kept beside it, with .switchboard.bak behind its name.
+/// Another server under the same name is replaced only with --replace.
 /// A client that only starts commands gets one that connects to the URL.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct InstallArgs {
     /// The client
     #[arg(long, value_name = "NAME", value_parser = clients())]
@@ -35,6 +37,9 @@ pub(crate) struct InstallArgs {
     /// Print the entry, and write nothing
     #[arg(long, conflicts_with = "remove")]
     pub(crate) print: bool,
+    /// Replace another server that has this name
+    #[arg(long, conflicts_with = "remove")]
+    pub(crate) replace: bool,
     /// Write without asking
     #[arg(long, short)]
     pub(crate) yes: bool,

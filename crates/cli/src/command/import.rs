@@ -10,7 +10,7 @@ use switchboard_gateway::config::{
 use switchboard_net::upstream::Target;
 
 use crate::args::{Form, ImportArgs};
-use crate::exit::{CommandResult, cannot, wrong};
+use crate::exit::{CommandError, CommandResult, cannot, wrong};
 use crate::file_change::{self, ask};
 use crate::output::{counted, plain, table, write_line};
 use crate::target::{not_read, short, surroundings};
@@ -22,7 +22,8 @@ pub(crate) fn run(args: &ImportArgs) -> CommandResult {
     if end.is_some_and(|end| ["toml", "yaml", "yml"].iter().any(|it| end.eq_ignore_ascii_case(it)))
     {
         let hint = "name a file that ends with .json; TOML and YAML files are read all the same";
-        return wrong("servers can be added to JSON files only", hint);
+        return wrong("servers can be added to JSON files only", hint)
+            .map_err(CommandError::of_usage);
     }
     let from = places(args, &around)?;
     let import = Import::gather(&from, args.write.as_deref(), &around).map_err(|e| not_read(&e))?;
@@ -90,7 +91,10 @@ fn text(import: &Import, around: &Surroundings) -> String {
 /// The program or the host: never anything that may be a secret.
 fn place(found: &Candidate) -> String {
     match found.entry.as_ref().map(|entry| &entry.plan.target) {
-        Some(Target::Command(command)) => command.program.clone(),
+        // Some write the whole command line in the place of the program.
+        Some(Target::Command(command)) => {
+            command.program.split_whitespace().next().unwrap_or_default().to_owned()
+        }
         Some(Target::Url { url, .. }) => url.host().unwrap_or_default().to_owned(),
         None => "?".to_owned(),
     }

@@ -12,7 +12,7 @@ use switchboard_gateway::config::{
 
 use crate::args::InstallArgs;
 use crate::exit::{CommandError, CommandResult, cannot, wrong};
-use crate::file_change::{self, added_lines, ask, copy_of, keep_copy, marked};
+use crate::file_change::{self, added_lines, ask, copies_of, keep_copy, marked};
 use crate::output::{plain, write_line};
 use crate::serve::ESCAPED;
 use crate::target::{no_url, short, surroundings};
@@ -30,7 +30,8 @@ pub(crate) fn run(args: &InstallArgs) -> CommandResult {
     if args.print {
         return print(client, &file, &entry, &around);
     }
-    let job = InstallJob { client, file: &file, entry, around: &around, yes: args.yes };
+    let (yes, replaces) = (args.yes, args.replace);
+    let job = InstallJob { client, file: &file, entry, around: &around, yes, replaces };
     if args.remove { job.remove() } else { job.install() }
 }
 
@@ -46,7 +47,8 @@ fn entry(args: &InstallArgs) -> CommandResult<NewEntry> {
     let name = args.name.as_deref().or(server).unwrap_or(GATEWAY_NAME);
     let headers = args.header.iter().map(|header| match header.split_once(':') {
         Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
-        None => wrong("a header has no colon", "write --header 'Name: value'"),
+        None => wrong("a header has no colon", "write --header 'Name: value'")
+            .map_err(CommandError::of_usage),
     });
     // Programs with windows are often started without the user's `PATH`.
     let program = std::env::current_exe().unwrap_or_else(|_| GATEWAY_NAME.into());
@@ -94,6 +96,8 @@ struct InstallJob<'a> {
     entry: NewEntry,
     around: &'a Surroundings,
     yes: bool,
+    /// Whether another server under the same name gives way.
+    replaces: bool,
 }
 
 impl InstallJob<'_> {
@@ -104,6 +108,11 @@ impl InstallJob<'_> {
         let after =
             client.install(file, text, &self.entry).map_err(|error| self.by_hand(&error))?;
         let (name, place) = (&self.entry.name, short(file, self.around));
+        if !self.replaces && client.has_another(file, text, &self.entry) == Ok(true) {
+            return Err(CommandError::new(format!("{place} has another server {name:?}"))
+                .hint("write this one under another name: --name NAME")
+                .hint("write it in the place of the other: --replace"));
+        }
         if text == after {
             write_line(&format!("{place} has this entry already. Nothing is changed."));
             return Ok(());
@@ -128,9 +137,8 @@ impl InstallJob<'_> {
             return Ok(());
         }
         self.check_unchanged(before.as_deref())?;
-        self.write(before.as_deref(), &after)?;
-        let copy = copy_of(&self.real()?);
-        let kept = before.map(|_| short(&copy, self.around));
+        let kept = self.write(before.as_deref(), &after)?;
+        let kept = kept.map(|copy| short(&copy, self.around));
         let kept = kept.map(|copy| format!(" The file as it was: {copy}")).unwrap_or_default();
         write_line(&format!("Wrote {name:?} to {place}.{kept}\nNow restart {}.", client.name));
         Ok(())
@@ -140,10 +148,17 @@ impl InstallJob<'_> {
         let (client, file, name) = (self.client, self.file, &self.entry.name);
         let real = self.real()?;
         let before = read(&real)?;
-        let copy = read(&copy_of(&real))?;
         let place = short(file, self.around);
         let text = before.as_deref().unwrap_or_default();
-        let removal = client.remove(file, text, copy.as_deref(), name);
+        let copies = copies_of(&real).filter_map(|path| Some((read(&path).ok()??, path)));
+        let copies: Vec<_> = copies.collect();
+        let is_before = |(copy, _): &&(String, PathBuf)| {
+            let back = Ok(Some(Removal::Text(copy.clone())));
+            client.remove(file, text, Some(copy), name) == back
+        };
+        let copy = copies.iter().find(is_before);
+        let known = copy.or(copies.first()).map(|(copy, _)| copy.as_str());
+        let removal = client.remove(file, text, known, name);
         let Some(removal) = removal.map_err(|error| refused(&error, file))? else {
             write_line(&format!("{place} has no entry {name:?}. Nothing is changed."));
             return Ok(());
@@ -160,11 +175,13 @@ impl InstallJob<'_> {
         let failed = cannot("write", file, "check who may write there");
         match removal {
             Removal::NoFile => fs::remove_file(&real).map_err(failed)?,
-            Removal::Text(after) if copy.as_deref() == Some(&after) => {
-                replace_file(&real, &after).map_err(&failed)?;
-                fs::remove_file(copy_of(&real)).map_err(&failed)?;
-            }
-            Removal::Text(after) => self.write(Some(text), &after)?,
+            Removal::Text(after) => match copy {
+                Some((_, path)) => {
+                    replace_file(&real, &after).map_err(&failed)?;
+                    fs::remove_file(path).map_err(&failed)?;
+                }
+                None => _ = self.write(Some(text), &after)?,
+            },
         }
         write_line(&format!("Removed {name:?} from {place}. Now restart {}.", client.name));
         Ok(())
@@ -212,15 +229,15 @@ impl InstallJob<'_> {
         followed(self.file).map_err(cannot("write", self.file, hint))
     }
 
-    fn write(&self, before: Option<&str>, after: &str) -> CommandResult {
+    /// Writes the file; gives where it is kept as it was.
+    fn write(&self, before: Option<&str>, after: &str) -> CommandResult<Option<PathBuf>> {
         let real = self.real()?;
         let failed = cannot("write", &real, "check its path and who may write there");
         if let Some(folder) = real.parent() {
             fs::create_dir_all(folder).map_err(&failed)?;
         }
-        if let Some(before) = before {
-            keep_copy(&real, before).map_err(&failed)?;
-        }
-        replace_file(&real, after).map_err(&failed)
+        let copy = before.map(|before| keep_copy(&real, before)).transpose().map_err(&failed)?;
+        replace_file(&real, after).map_err(&failed)?;
+        Ok(copy)
     }
 }

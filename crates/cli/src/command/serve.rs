@@ -265,7 +265,8 @@ fn check_plan(args: &GatewayArgs, plan: &mut Plan, exposed: Option<&str>) -> Com
         // As good as what a file has for a key.
         if KeyHash::is_weak(&key) {
             let what = format!("--api-key has fewer than {MIN_KEY} characters");
-            return wrong(what, "make one with: switchboard key new");
+            return wrong(what, "make one with: switchboard key new")
+                .map_err(CommandError::of_usage);
         }
         plan.access = std::mem::take(&mut plan.access).with_key(API_KEY, key.as_bytes());
     }

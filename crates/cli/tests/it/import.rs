@@ -61,6 +61,9 @@ fn files_inside_of_editors_and_of_other_formats_are_found() {
     home.write(&format!(".config/Code/User/{cline}"), &json("mcpServers", "in-code"));
     home.write(&format!(".config/VSCodium/User/{cline}"), &json("mcpServers", "in-codium"));
     home.write(".config/Code/User/mcp.json", &json("servers", "user"));
+    // The whole line in the place of the program: what may be a secret in it is not shown.
+    let line = r#"{"mcpServers": {"line": {"command": "run-line -y @a/b --token s3cret"}}}"#;
+    home.write(".cursor/mcp.json", line);
     let settings = r#"{"mcp": {"servers": {"settings": {"command": "run-settings"}}}}"#;
     home.write(".config/Code/User/settings.json", settings);
     home.write(".continue/config.yaml", "mcpServers:\n  - name: yaml\n    command: run-yaml\n");
@@ -68,11 +71,12 @@ fn files_inside_of_editors_and_of_other_formats_are_found() {
     home.write(".config/goose/config.yaml", goose);
     let shown = home.run(&["import"]);
     assert_eq!((shown.code, shown.stderr.as_str()), (Some(0), ""));
-    for name in ["in-code", "in-codium", "user", "settings", "yaml", "goose"] {
+    for name in ["in-code", "in-codium", "user", "settings", "yaml", "goose", "line"] {
         assert!(shown.stdout.contains(&format!("run-{name} ")), "{name}: {}", shown.stdout);
     }
+    assert!(!shown.stdout.contains("s3cret"), "{}", shown.stdout);
     let yaml = home.run(&["import", "-y", "--write", "x.yaml"]);
-    assert!(yaml.code == Some(1) && yaml.stderr.contains(".json"), "{}", yaml.stderr);
+    assert!(yaml.code == Some(2) && yaml.stderr.contains(".json"), "{}", yaml.stderr);
 }
 
 #[test]
@@ -123,7 +127,7 @@ fn a_new_file_is_for_its_owner_alone() {
     assert_eq!(written.code, Some(0), "{}", written.stderr);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let toml = home.run(&["import", "-y", "--write", "x.toml"]);
-    assert!(toml.code == Some(1) && toml.stderr.contains(".json"), "{}", toml.stderr);
+    assert!(toml.code == Some(2) && toml.stderr.contains(".json"), "{}", toml.stderr);
 }
 
 #[test]
@@ -215,7 +219,7 @@ fn a_new_key_comes_with_the_hash_that_a_file_wants() {
     hashing.write(format!("{key}\n").as_bytes());
     assert_eq!(hashing.finish().stdout.trim(), hash);
     let none = run(&["key", "hash"], &[]);
-    assert!(none.code == Some(1) && none.stderr.contains("no key"), "{}", none.stderr);
+    assert!(none.code == Some(2) && none.stderr.contains("no key"), "{}", none.stderr);
     let home = Home::new();
     let text = format!(r#"{{"switchboard": {{"keys": {{"ada": {{"hash": "{hash}"}}}}}}}}"#);
     let file = home.write("m.json", &text);

@@ -341,3 +341,75 @@ fn claude_code_is_where_its_variable_says() {
     assert_eq!(written.code, Some(0), "{}", written.stderr);
     assert_eq!(files(&home.path), [moved.join(".claude.json")]);
 }
+
+#[test]
+fn another_server_of_that_name_gives_way_only_if_told_and_no_copy_is_lost() {
+    let home = Home::new();
+    let own =
+        r#"{"mcpServers": {"github": {"url": "https://e.com/mcp", "headers": {"T": "s3cret"}}}}"#;
+    let file = PathBuf::from(home.write(".cursor/mcp.json", own));
+    let install = |more: &[&str]| {
+        home.run(&[&["install", "--client", "cursor", "--yes", "--server"], more].concat())
+    };
+    let refused = install(&["github"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    for text in ["another server", "--name NAME", "--replace"] {
+        assert!(refused.stderr.contains(text), "{}", refused.stderr);
+    }
+    assert_eq!(read(&file), own);
+    assert_eq!(install(&["github", "--replace"]).code, Some(0));
+    assert!(!read(&file).contains("s3cret"));
+    let files_written = install(&["files"]);
+    assert!(files_written.stdout.contains("switchboard.bak2"), "{}", files_written.stdout);
+    let copy = |end: &str| PathBuf::from(format!("{}.switchboard.bak{end}", file.display()));
+    assert_eq!(read(&copy("")), own, "the first copy is the only one with the token");
+    let after = read(&copy("2"));
+    assert_eq!(install(&["files", "--remove"]).code, Some(0));
+    assert_eq!(read(&file), after, "as it was before the second");
+    assert!(!copy("2").exists() && copy("").exists());
+}
+
+#[test]
+fn what_the_user_chose_for_an_entry_stays_when_it_is_written_anew() {
+    let home = Home::new();
+    let file = home.write(
+        ".cline/data/settings/cline_mcp_settings.json",
+        r#"{"mcpServers": {"switchboard": {"type": "sse", "url": "http://127.0.0.1:9/sse", "autoApprove": ["add"], "disabled": true}}}"#,
+    );
+    let written = home.run(&["install", "--client", "cline", "--yes"]);
+    assert_eq!(written.code, Some(0), "{}", written.stderr);
+    let after: Value = serde_json::from_str(&read(Path::new(&file))).unwrap();
+    let entry = &after["mcpServers"]["switchboard"];
+    assert_eq!((&entry["url"], &entry["type"]), (&URL.into(), &"streamableHttp".into()));
+    assert_eq!((&entry["autoApprove"][0], &entry["disabled"]), (&"add".into(), &true.into()));
+}
+
+#[test]
+fn a_file_keeps_its_owner() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    let home = Home::new();
+    let file = PathBuf::from(home.write(".cursor/mcp.json", "{}\n"));
+    let copy = PathBuf::from(format!("{}.switchboard.bak", file.display()));
+    // Only root can give files away; others keep what is theirs.
+    let owner = match chown(&file, Some(4242), Some(4242)) {
+        Ok(()) => 4242,
+        Err(_) => fs::metadata(&file).unwrap().uid(),
+    };
+    assert_eq!(home.run(&["install", "--client", "cursor", "--yes"]).code, Some(0));
+    for file in [&file, &copy] {
+        assert_eq!(fs::metadata(file).unwrap().uid(), owner, "{}", file.display());
+    }
+}
+
+#[test]
+fn a_file_of_several_documents_is_left_as_it_is() {
+    let text = "---\nextensions:\n  switchboard:\n    uri: x\n---\nother: 1\n";
+    for more in [&["--yes"][..], &["--yes", "--remove"]] {
+        let home = Home::new();
+        let file = home.write(".config/goose/config.yaml", text);
+        let refused = home.run(&[&["install", "--client", "goose"], more].concat());
+        assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+        assert!(refused.stderr.contains("by hand"), "{}", refused.stderr);
+        assert_eq!(read(Path::new(&file)), text);
+    }
+}

@@ -210,7 +210,7 @@ fn a_short_key_fails_the_start_of_a_gateway() {
     for key in ["", "twelve chars", "  fifteen chars    ", "${NONE:-short}"] {
         let line = ["serve", "--port", "0", "--no-cache", "--api-key", key];
         let hint = "hint: make one with: switchboard key new";
-        fails_with(1, &line, "error: --api-key has fewer than 16 characters", hint);
+        fails_with(2, &line, "error: --api-key has fewer than 16 characters", hint);
     }
 }
 

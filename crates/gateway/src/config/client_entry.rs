@@ -224,6 +224,41 @@ fn encoded_link(base: &str, entry: &NewEntry, members: &Json) -> String {
     format!("{base}?name={}&config={config}", escaped(&entry.name))
 }
 
+/// The members that say where a server is and what it is shown. What else an entry has, its user
+/// chose.
+const WHERE: [&str; 12] = [
+    "args",
+    "bearer_token_env_var",
+    "command",
+    "env",
+    "headers",
+    "httpUrl",
+    "http_headers",
+    "requestOptions",
+    "serverUrl",
+    "type",
+    "uri",
+    "url",
+];
+
+/// Whether an entry of a file leads where a new one does: to the same host and port. What has our
+/// name is ours, wherever it leads.
+fn leads_to(there: &Node, entry: &NewEntry) -> bool {
+    let end = entry.url.match_indices('/').nth(2).map_or(entry.url.len(), |(at, _)| at);
+    entry.name == GATEWAY_NAME || mentions(there, &entry.url[..end])
+}
+
+fn mentions(node: &Node, origin: &str) -> bool {
+    match &node.value {
+        Value::Text(text) => {
+            text.strip_prefix(origin).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        }
+        Value::List(items) => items.iter().any(|item| mentions(item, origin)),
+        Value::Table(members) => members.iter().any(|(_, node)| mentions(node, origin)),
+        _ => false,
+    }
+}
+
 /// What becomes of a file when an entry is taken out.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Removal {
@@ -288,16 +323,44 @@ impl KnownClient {
         for section in others {
             let (last, before) = section.split_last().ok_or(EditError::NoObject)?;
             let parent = EntryPath { section: before, is_list: false, name: last };
-            if entry_in(file, text, &parent)?.is_some() {
+            // A server may be called so, too.
+            let is_section = |node: &Node| node.get("type").and_then(Node::text).is_none();
+            if entry_in(file, text, &parent)?.is_some_and(|node| is_section(&node)) {
                 return Ok(path(section));
             }
         }
         Ok(path(usual))
     }
 
-    /// The text of the file with the entry in it. What is there under its name gives way.
+    /// The text of the file with the entry in it. What is there under its name gives way, but
+    /// for what its user said of a server that leads to the same place.
     pub fn install(&self, file: &Path, text: &str, entry: &NewEntry) -> Result<String, EditError> {
-        with_entry(file, text, &self.path(file, text, &entry.name)?, &self.entry(entry))
+        let at = self.path(file, text, &entry.name)?;
+        let mut new = self.entry(entry);
+        let there = entry_in(file, text, &at)?.filter(|there| leads_to(there, entry));
+        if let (Value::Table(new), Some(Value::Table(old))) =
+            (&mut new.value, there.map(|there| there.value))
+        {
+            let is_choice = |key: &str| !WHERE.contains(&key);
+            for (key, value) in old.into_iter().filter(|(key, _)| is_choice(&key.value)) {
+                match new.iter_mut().find(|(other, _)| other.value == key.value) {
+                    Some((_, other)) => *other = value,
+                    None => new.push((key, value)),
+                }
+            }
+        }
+        with_entry(file, text, &at, &new)
+    }
+
+    /// Whether the file has another server under the name of the entry.
+    pub fn has_another(
+        &self,
+        file: &Path,
+        text: &str,
+        entry: &NewEntry,
+    ) -> Result<bool, EditError> {
+        let there = entry_in(file, text, &self.path(file, text, &entry.name)?)?;
+        Ok(there.is_some_and(|there| !leads_to(&there, entry)))
     }
 
     /// Whether the file has an entry of this name.

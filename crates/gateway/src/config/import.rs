@@ -164,11 +164,12 @@ fn decide(candidate: &Candidate, taken: &mut Taken) -> ImportOutcome {
     ImportOutcome::Added(name)
 }
 
-/// Whether an entry leads to our own gateway, as `install` writes it: to the usual address, or
-/// under our name to another port of this machine. A gateway elsewhere is a server like others.
+/// Whether an entry leads to our own gateway, as `install` writes it: under our name to this
+/// machine, or to the usual address by our bridge or by the path of one server. Other programs
+/// have that port, too, and a gateway elsewhere is a server like others.
 fn is_gateway(name: &str, target: &Target) -> bool {
-    let url = match target {
-        Target::Url { url, .. } => url.clone(),
+    let (url, is_bridge) = match target {
+        Target::Url { url, .. } => (url.clone(), false),
         Target::Command(command) => {
             let is_ours = Path::new(&command.program).file_stem() == Some(GATEWAY_NAME.as_ref());
             let url = match command.args.as_slice() {
@@ -176,14 +177,15 @@ fn is_gateway(name: &str, target: &Target) -> bool {
                 _ => None,
             };
             let Some(url) = url else { return false };
-            url
+            (url, true)
         }
     };
     let address = url.authority().map_or("", |it| it.as_str());
     let is_usual = USUAL_GATEWAY.strip_prefix("http://") == Some(address);
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     let is_here = host == "localhost" || host.parse().is_ok_and(|it: IpAddr| it.is_loopback());
-    is_usual || (is_here && name == GATEWAY_NAME)
+    let is_server = ["/servers/", "/groups/"].iter().any(|start| url.path().starts_with(start));
+    (is_usual && (is_bridge || is_server)) || (is_here && name == GATEWAY_NAME)
 }
 
 /// A free name: the server's own, then with the client's name, then with a number.

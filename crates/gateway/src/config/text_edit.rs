@@ -97,6 +97,7 @@ pub(super) fn with_entry(
         return Ok(text.to_owned());
     }
     let format = FileFormat::of(file);
+    check_one_document(format, text)?;
     let (mark, text) = split_mark(text);
     let text = or_empty(format, text);
     let mut meant = comparable(&read(file, text)?);
@@ -123,6 +124,7 @@ pub(super) fn without_entry(
     text: &str,
     at: &EntryPath<'_>,
 ) -> Result<String, EditError> {
+    check_one_document(FileFormat::of(file), text)?;
     let (mark, text) = split_mark(text);
     let tree = read(file, text)?;
     let mut meant = comparable(&tree);
@@ -133,6 +135,14 @@ pub(super) fn without_entry(
         FileFormat::Yaml => yaml_text::remove(text, &tree, at),
     };
     checked(file, edited, &meant).map(|edited| format!("{mark}{edited}"))
+}
+
+/// Only the first document of a YAML file is read: an edit could not tell what it does to others.
+fn check_one_document(format: FileFormat, text: &str) -> Result<(), EditError> {
+    let is_mark = |line: &str| line == "---" || line.starts_with("--- ");
+    let mut lines = text.lines().skip_while(|line| is_idle(line) || line.starts_with('%'));
+    let has_more = lines.next().is_some() && lines.any(|line| is_mark(line) || line == "...");
+    if format == FileFormat::Yaml && has_more { Err(EditError::Unusual) } else { Ok(()) }
 }
 
 fn split_mark(text: &str) -> (&str, &str) {

@@ -18,11 +18,18 @@ pub fn followed(file: &Path) -> io::Result<PathBuf> {
 /// Puts a whole file in the place of the old one, so that none is half written. A new one is for
 /// its owner alone: servers may have tokens in it. Of one process, one at a time writes a file.
 pub fn replace_file(file: &Path, text: &str) -> io::Result<()> {
+    replace_file_like(file, text, file)
+}
+
+/// The same, for those who may read another file.
+pub fn replace_file_like(file: &Path, text: &str, like: &Path) -> io::Result<()> {
     let file = followed(file)?;
     let draft = file.with_added_extension(format!("{}~", process::id()));
     let write = || {
         let mut opened = platform::private_file().write(true).create_new(true).open(&draft)?;
-        if let Ok(known) = fs::metadata(&file) {
+        if let Ok(known) = fs::metadata(like) {
+            // Whoever runs this as root still needs their file.
+            platform::give_to_owner(&opened, &known)?;
             opened.set_permissions(known.permissions())?;
         }
         opened.write_all(text.as_bytes())?;

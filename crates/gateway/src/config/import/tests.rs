@@ -303,7 +303,7 @@ fn servers_of_a_folder_and_what_is_switched_off_there_are_those_of_claude_code()
 fn the_gateway_itself_is_not_offered_as_a_server() {
     let folder = Folder::new("gateway");
     let text = r#"{"mcpServers": {
-        "mine": {"url": "http://127.0.0.1:3001/mcp"},
+        "everything": {"url": "http://127.0.0.1:3001/mcp"},
         "files": {"url": "http://127.0.0.1:3001/servers/files/mcp"},
         "desktop": {"command": "/opt/bin/switchboard", "args": ["bridge", "http://127.0.0.1:3001/mcp"]},
         "switchboard": {"url": "http://localhost:4000/mcp", "disabled": true},
@@ -314,7 +314,7 @@ fn the_gateway_itself_is_not_offered_as_a_server() {
     assert_eq!(
         fates(&import),
         [
-            "Cursor mine: Gateway",
+            "Cursor everything: Added(\"everything\")",
             "Cursor files: Gateway",
             "Cursor desktop: Gateway",
             "Cursor switchboard: Gateway",
@@ -323,7 +323,8 @@ fn the_gateway_itself_is_not_offered_as_a_server() {
             "Cursor stdio: Added(\"stdio\")",
         ]
     );
-    assert!(!import.merge(Path::new("m.json"), "").unwrap().contains("3001"));
+    let text = import.merge(Path::new("m.json"), "").unwrap();
+    assert_eq!(text.matches("3001").count(), 1, "a port that others have, too: {text}");
     let text = r#"{"mcpServers": {"switchboard": {"url": "https://mcp.example.com/mcp"}}}"#;
     let import = folder.gather(&[folder.file("Cursor", "team.json", text)], None);
     assert_eq!(fates(&import), ["Cursor switchboard: Added(\"switchboard\")"], "another gateway");

@@ -89,6 +89,10 @@ impl Tail {
     }
 
     fn push(&self, line: String) {
+        // A stack trace of Node.js would push out the error above it.
+        if line.starts_with([' ', '\t']) && line.trim_start().starts_with("at ") {
+            return;
+        }
         let mut kept = lock(&self.kept);
         kept.push_back(line);
         while kept.len() > TAIL_LINES || kept.iter().map(String::len).sum::<usize>() > TAIL_BYTES {
@@ -195,6 +199,17 @@ mod tests {
     fn lines_are_found_however_the_bytes_are_split() {
         assert_eq!(lines_of(&[b"a\r\n\nb", b"", b"c\nd"]), ["a", "bc", "d"]);
         assert_eq!(lines_of(&[b"bad \xff byte\n"]), ["bad \u{fffd} byte"]);
+    }
+
+    #[test]
+    fn a_stack_trace_does_not_push_out_the_error_above_it() {
+        let tail = Tail::default();
+        tail.push("Error: Cannot find module 'x'".to_owned());
+        for depth in 0..50 {
+            tail.push(format!("    at function{depth} (node:internal/modules)"));
+        }
+        tail.push("Node.js v20.20.2".to_owned());
+        assert_eq!(tail.lines(), ["Error: Cannot find module 'x'", "Node.js v20.20.2"]);
     }
 
     #[tokio::test]
