@@ -55,6 +55,24 @@ const SMALL: usize = 16 << 10;
 /// The least room that is made for a body that comes in pieces.
 const ROOM: usize = 1 << 10;
 
+/// The same where the sender has announced the length. Its connection may hold as much of a head.
+const ANNOUNCED_ROOM: usize = 64 << 10;
+
+/// The room for `length` bytes of a body that had `room`: more than it needs now, so that it is
+/// seldom copied. It doubles, or grows fourfold up to what the sender has announced.
+pub(crate) fn room_for(
+    length: usize,
+    room: usize,
+    announced: Option<usize>,
+    limit: usize,
+) -> usize {
+    let (most, wanted) = match announced {
+        Some(whole) => (whole, ANNOUNCED_ROOM.max(room.saturating_mul(4))),
+        None => (limit, ROOM.max(room.saturating_mul(2))),
+    };
+    length.max(most.min(wanted))
+}
+
 /// Reads a whole body of up to the bytes that a message may have.
 ///
 /// `answers` tells whether the sender may be about to answer a question: that needs no turn. A large
@@ -176,8 +194,7 @@ impl<F: FnOnce() -> bool> BodyReader<'_, F> {
         self.expect(self.length)?;
         let (length, room) = (self.text.len() + piece.len(), self.text.capacity());
         if length > room {
-            let most = self.whole.unwrap_or(self.limit);
-            let room = length.max(most.min(ROOM.max(2 * room)));
+            let room = room_for(length, room, self.whole, self.limit);
             self.charge.grow_to(room)?;
             self.text.reserve_exact(room - self.text.len());
         }
