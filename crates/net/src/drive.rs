@@ -292,6 +292,8 @@ pub(crate) fn time_for_calls(grace: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     struct CountingWaker(AtomicU8);
@@ -330,6 +332,22 @@ mod tests {
         inner.wake_by_ref();
         inner.wake_by_ref();
         assert_eq!(woken(), 1);
+    }
+
+    #[test]
+    fn who_waits_is_told_to_stop_and_so_is_who_comes_later() {
+        let task = Arc::new(CountingWaker(AtomicU8::new(0)));
+        let waker = Waker::from(Arc::clone(&task));
+        let mut cx = Context::from_waker(&waker);
+        let stop = Stop::new();
+        let mut waiting = pin!(stop.said());
+        assert!(waiting.as_mut().poll(&mut cx).is_pending() && !stop.is_said());
+        let unpolled = pin!(stop.said());
+        stop.say();
+        assert_eq!(task.0.load(Ordering::SeqCst), 1);
+        assert!(waiting.as_mut().poll(&mut cx).is_ready());
+        assert!(unpolled.poll(&mut cx).is_ready());
+        assert!(pin!(stop.said()).poll(&mut cx).is_ready() && stop.is_said());
     }
 
     #[test]

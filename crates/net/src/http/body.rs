@@ -568,4 +568,24 @@ mod tests {
         }
         assert_eq!(asked.get(), 1, "its question may be over by now");
     }
+
+    #[test]
+    fn a_body_has_no_more_room_than_it_may_need() {
+        const KIB: usize = 1 << 10;
+        for (length, room, announced, expected) in [
+            (100, 0, None, KIB),
+            (3 * KIB, KIB, None, 3 * KIB),
+            (3 * KIB, 2 * KIB, None, 4 * KIB),
+            (65 * KIB, 64 * KIB, None, 100 * KIB),
+            (100, 0, Some(200), 200),
+            (8 * KIB, 0, Some(1024 * KIB), 64 * KIB),
+            (65 * KIB, 64 * KIB, Some(1024 * KIB), 256 * KIB),
+            (257 * KIB, 256 * KIB, Some(300 * KIB), 300 * KIB),
+            // More than was announced.
+            (300, 200, Some(200), 300),
+        ] {
+            let found = room_for(length, room, announced, 100 * KIB);
+            assert_eq!(found, expected, "{length} {room} {announced:?}");
+        }
+    }
 }

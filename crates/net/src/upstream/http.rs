@@ -111,7 +111,8 @@ pub(super) struct InFlight(Arc<Upstream>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.in_flight.send_modify(|count| *count -= 1);
+        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.0.arrived.notify_waiters();
     }
 }
 
@@ -409,17 +410,20 @@ impl Upstream {
         if message.kind() == Kind::Request {
             return None;
         }
-        self.in_flight.send_modify(|count| *count += 1);
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
         Some(InFlight(Arc::clone(self)))
     }
 
     /// Waits until the server has taken enough of what it was sent.
     pub(super) async fn answers_are_taken(&self) {
-        if *self.in_flight.borrow() < MOST {
-            return;
+        loop {
+            // It hears of what arrives from here on, so nothing is missed after the look.
+            let arrived = self.arrived.notified();
+            if self.in_flight.load(Ordering::Acquire) < MOST {
+                return;
+            }
+            arrived.await;
         }
-        // The sender is ours, so waiting cannot fail.
-        _ = self.in_flight.subscribe().wait_for(|&count| count < MOST).await;
     }
 }
 
