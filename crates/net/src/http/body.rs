@@ -55,8 +55,8 @@ const SMALL: usize = 16 << 10;
 /// The least room that is made for a body that comes in pieces.
 const ROOM: usize = 1 << 10;
 
-/// The same where the sender has announced the length. Its connection may hold as much of a head.
-const ANNOUNCED_ROOM: usize = 64 << 10;
+/// The same where the sender has announced the length: twice what its connection may hold of a head.
+const ANNOUNCED_ROOM: usize = 128 << 10;
 
 /// The room for `length` bytes of a body that had `room`: more than it needs now, so that it is
 /// seldom copied. It doubles, or grows fourfold up to what the sender has announced.
@@ -578,9 +578,9 @@ mod tests {
             (3 * KIB, 2 * KIB, None, 4 * KIB),
             (65 * KIB, 64 * KIB, None, 100 * KIB),
             (100, 0, Some(200), 200),
-            (8 * KIB, 0, Some(1024 * KIB), 64 * KIB),
-            (65 * KIB, 64 * KIB, Some(1024 * KIB), 256 * KIB),
-            (257 * KIB, 256 * KIB, Some(300 * KIB), 300 * KIB),
+            (8 * KIB, 0, Some(1024 * KIB), 128 * KIB),
+            (129 * KIB, 128 * KIB, Some(1024 * KIB), 512 * KIB),
+            (129 * KIB, 128 * KIB, Some(300 * KIB), 300 * KIB),
             // More than was announced.
             (300, 200, Some(200), 300),
         ] {
