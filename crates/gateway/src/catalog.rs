@@ -65,6 +65,13 @@ pub(crate) struct ShownPage {
     pub(crate) next: Option<String>,
 }
 
+impl ShownPage {
+    /// What follows the brace: members may come before it.
+    pub(crate) fn definitions(&self) -> &[u8] {
+        self.text.strip_prefix(b"{").unwrap_or_default()
+    }
+}
+
 /// Pages that are kept as clients see them. Most clients ask for the same few.
 const SHOWN_PAGES: usize = 16;
 

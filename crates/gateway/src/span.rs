@@ -17,6 +17,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use switchboard_net::OwnedTask;
 use switchboard_net::http::fetch::Fetch;
+use switchboard_proto::json;
 use switchboard_proto::trace::Parent;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -216,7 +217,7 @@ const OTLP_CLOSING: &[u8] = b"]}]}]}";
 
 fn write_span(out: &mut Vec<u8>, span: &Span<'_>) {
     _ = write!(out, r#"{{"traceId":"{:032x}","spanId":"{:016x}","name":"#, span.trace, span.id);
-    write_text(out, span.name);
+    json::write_string(span.name, out);
     let (from, until) = (nanos(span.from), nanos(span.until));
     _ = write!(
         out,
@@ -233,27 +234,23 @@ fn write_span(out: &mut Vec<u8>, span: &Span<'_>) {
     }
     if let Some(state) = span.state {
         out.extend_from_slice(br#","traceState":"#);
-        write_text(out, state);
+        json::write_string(state, out);
     }
     out.extend_from_slice(if span.is_error { br#","status":{"code":2}}"# } else { b"}" });
 }
 
 fn write_attribute(out: &mut Vec<u8>, key: &str, value: &SpanValue<'_>) {
     out.extend_from_slice(br#"{"key":"#);
-    write_text(out, key);
+    json::write_string(key, out);
     match value {
         SpanValue::Text(text) => {
             out.extend_from_slice(br#","value":{"stringValue":"#);
-            write_text(out, text);
+            json::write_string(text, out);
         }
         // Numbers of 64 bits are text in JSON.
         SpanValue::Number(number) => _ = write!(out, r#","value":{{"intValue":"{number}""#),
     }
     out.extend_from_slice(b"}}");
-}
-
-fn write_text(out: &mut Vec<u8>, text: &str) {
-    _ = serde_json::to_writer(out, text);
 }
 
 fn nanos(time: SystemTime) -> u64 {

@@ -2,12 +2,12 @@
 //! task, and for the end of a grace period. And how much may come in what time.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::connection::lock;
@@ -94,10 +94,12 @@ impl Drop for OwnedTask {
     }
 }
 
-/// Says once, to everybody who asks, that it is time to stop.
+/// Says once, to everybody who asks, that it is time to stop. Takes no memory of its own: each
+/// call has some.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
-    said: watch::Sender<bool>,
+    is_said: AtomicBool,
+    waiting: Notify,
 }
 
 impl Stop {
@@ -106,18 +108,22 @@ impl Stop {
     }
 
     pub(crate) fn say(&self) {
-        self.said.send_replace(true);
+        self.is_said.store(true, Ordering::Release);
+        self.waiting.notify_waiters();
     }
 
     /// Whether it was said.
     pub(crate) fn is_said(&self) -> bool {
-        *self.said.borrow()
+        self.is_said.load(Ordering::Acquire)
     }
 
     /// Waits until it is said.
     pub(crate) async fn said(&self) {
-        // The sender is ours, so waiting cannot fail.
-        _ = self.said.subscribe().wait_for(|&said| said).await;
+        // It hears of what is said from here on, so nothing is missed after the look.
+        let told = self.waiting.notified();
+        if !self.is_said() {
+            told.await;
+        }
     }
 
     /// Runs `work` until it is done or it is time to stop.
@@ -286,6 +292,8 @@ pub(crate) fn time_for_calls(grace: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     struct CountingWaker(AtomicU8);
@@ -324,6 +332,22 @@ mod tests {
         inner.wake_by_ref();
         inner.wake_by_ref();
         assert_eq!(woken(), 1);
+    }
+
+    #[test]
+    fn who_waits_is_told_to_stop_and_so_is_who_comes_later() {
+        let task = Arc::new(CountingWaker(AtomicU8::new(0)));
+        let waker = Waker::from(Arc::clone(&task));
+        let mut cx = Context::from_waker(&waker);
+        let stop = Stop::new();
+        let mut waiting = pin!(stop.said());
+        assert!(waiting.as_mut().poll(&mut cx).is_pending() && !stop.is_said());
+        let unpolled = pin!(stop.said());
+        stop.say();
+        assert_eq!(task.0.load(Ordering::SeqCst), 1);
+        assert!(waiting.as_mut().poll(&mut cx).is_ready());
+        assert!(unpolled.poll(&mut cx).is_ready());
+        assert!(pin!(stop.said()).poll(&mut cx).is_ready() && stop.is_said());
     }
 
     #[test]

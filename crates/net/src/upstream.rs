@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::project;
 use switchboard_proto::revision::Era;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::backend::PendingWork;
@@ -97,7 +97,9 @@ pub struct Upstream {
     unreadable: Mutex<Ration>,
     undelivered: Mutex<Ration>,
     /// How many POSTs are in flight that carry no request.
-    in_flight: watch::Sender<usize>,
+    in_flight: AtomicUsize,
+    /// One of them has arrived.
+    arrived: Notify,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// The user it is for, if it is for one alone.
     tenant: Mutex<Option<Tenant>>,
@@ -199,7 +201,8 @@ impl Upstream {
             flood: Mutex::default(),
             unreadable: Mutex::default(),
             undelivered: Mutex::default(),
-            in_flight: watch::Sender::default(),
+            in_flight: AtomicUsize::new(0),
+            arrived: Notify::new(),
             tasks: Mutex::default(),
             tenant: Mutex::default(),
         })

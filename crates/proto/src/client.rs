@@ -685,6 +685,10 @@ impl<O> Ledger<O> {
     fn end(&mut self, id: Lane) -> Option<OutstandingCall<O>> {
         let call = self.open.remove(&id)?;
         self.deadlines.remove(&(call.deadline, id));
+        if self.open.is_empty() {
+            // Empty, they would keep room for eleven calls as long as the session lasts.
+            (self.open, self.deadlines) = (BTreeMap::new(), BTreeSet::new());
+        }
         if !self.wire_ids.is_empty() {
             self.wire_ids.remove(&call.wire_id);
         }

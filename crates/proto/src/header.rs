@@ -49,14 +49,19 @@ pub struct Mirror<'a> {
 }
 
 impl Mirror<'_> {
+    /// The headers.
+    pub fn headers(&self) -> impl Iterator<Item = Header> {
+        let name = self.name.map(|name| (NAME, encode_value(name)));
+        let always = [(PROTOCOL_VERSION, self.version), (METHOD, self.method)];
+        always.map(|(header, meant)| (header, encode_value(meant))).into_iter().chain(name)
+    }
+
     /// Sets the headers, in place of any that are there.
     pub fn write(&self, headers: &mut HeaderMap) {
-        headers.insert(PROTOCOL_VERSION, encode_value(self.version));
-        headers.insert(METHOD, encode_value(self.method));
-        match self.name {
-            Some(name) => headers.insert(NAME, encode_value(name)),
-            None => headers.remove(NAME),
-        };
+        headers.remove(NAME);
+        for (name, value) in self.headers() {
+            headers.insert(name, value);
+        }
     }
 
     /// Whether `headers` say what the body of a request says. All are needed.

@@ -47,7 +47,10 @@ pub struct ObjectMember<'a> {
 
 /// A key as written between its quotes, escapes not yet undone.
 #[derive(Clone, Copy, Debug)]
-pub struct ObjectKey<'a>(&'a [u8]);
+pub struct ObjectKey<'a> {
+    written: &'a [u8],
+    has_escapes: bool,
+}
 
 impl<'a> Walker<'a> {
     /// Starts at the beginning of `text`.
@@ -82,10 +85,11 @@ impl<'a> Walker<'a> {
         mut visit: impl FnMut(ObjectMember<'a>),
     ) -> Result<(), Fault> {
         let mut more = self.open(open, close)?;
+        let none = ObjectKey { written: &[], has_escapes: false };
         while more {
             self.space();
             let start = self.at;
-            let key = if open == b'{' { self.key()? } else { ObjectKey(&[]) };
+            let key = if open == b'{' { self.key()? } else { none };
             let from = self.at;
             self.value(1)?;
             visit(ObjectMember { key, start, value: from..self.at });
@@ -192,8 +196,8 @@ impl<'a> Walker<'a> {
     pub(crate) fn key(&mut self) -> Result<ObjectKey<'a>, Fault> {
         self.space();
         let start = self.at + 1;
-        self.string()?;
-        let key = ObjectKey(&self.text[start..self.at - 1]);
+        let has_escapes = self.string()?;
+        let key = ObjectKey { written: &self.text[start..self.at - 1], has_escapes };
         self.space();
         self.expect(b':')?;
         self.space();
@@ -202,7 +206,7 @@ impl<'a> Walker<'a> {
 
     fn scalar(&mut self) -> Result<(), Fault> {
         match self.peek() {
-            Some(b'"') => self.string(),
+            Some(b'"') => self.string().map(drop),
             Some(b't') => self.word(b"true"),
             Some(b'f') => self.word(b"false"),
             Some(b'n') => self.word(b"null"),
@@ -211,18 +215,21 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn string(&mut self) -> Result<(), Fault> {
+    /// Walks over a string; whether it has escapes.
+    fn string(&mut self) -> Result<bool, Fault> {
         self.expect(b'"')?;
+        let mut has_escapes = false;
         loop {
             self.at += plain_run(&self.text[self.at..]);
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(());
+                    return Ok(has_escapes);
                 }
                 Some(b'\\') => self.escape()?,
                 _ => return Err(self.fault()),
             }
+            has_escapes = true;
         }
     }
 
@@ -307,30 +314,30 @@ impl<'a> Walker<'a> {
 impl<'a> ObjectKey<'a> {
     /// Whether it is `name`, however it is spelled.
     pub fn is(self, name: &str) -> bool {
-        self.0 == name.as_bytes() || (self.0.contains(&b'\\') && self.name() == name)
+        self.written == name.as_bytes() || (self.has_escapes && self.name() == name)
     }
 
     /// Some readers fold more than ASCII: U+017F is an `s` to them, and U+212A a `k`.
     pub(crate) fn resembles(self, name: &str) -> bool {
-        if self.0.len() <= name.len() {
-            return self.0.eq_ignore_ascii_case(name.as_bytes());
+        if self.written.len() <= name.len() {
+            return self.written.eq_ignore_ascii_case(name.as_bytes());
         }
         // Escapes and letters beyond ASCII are longer than what they stand for.
-        let is_odd = self.0.iter().any(|byte| *byte == b'\\' || !byte.is_ascii());
+        let is_odd = self.has_escapes || !self.written.is_ascii();
         is_odd && self.name().chars().map(folded).eq(name.chars().map(folded))
     }
 
     /// With its escapes undone.
     pub(crate) fn plain(self) -> Cow<'a, [u8]> {
-        if !self.0.contains(&b'\\') {
-            return Cow::Borrowed(self.0);
+        if !self.has_escapes {
+            return Cow::Borrowed(self.written);
         }
         Cow::Owned(self.name().into_owned().into_bytes())
     }
 
     /// The same as text.
     pub fn name(self) -> Cow<'a, str> {
-        unescape(self.0)
+        unescape(self.written)
     }
 }
 
@@ -445,13 +452,11 @@ fn short_run(text: &[u8]) -> usize {
 fn long_run(text: &[u8]) -> usize {
     let rest = &text[BLOCK..];
     let run = BLOCK + memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
-    let control = |block: &[u8]| block.iter().fold(0, |any, &byte| any | u8::from(byte < 0x20));
-    let (blocks, last) = (text[..run].chunks_exact(BLOCK), &text[run - BLOCK..run]);
-    let is_plain = blocks.chain([last]).fold(0, |any, block| any | control(block)) == 0;
-    if is_plain { run } else { short_run(text) }
+    let least = text[..run].iter().fold(u8::MAX, |least, &byte| least.min(byte));
+    if least >= 0x20 { run } else { short_run(text) }
 }
 
-/// Bytes that vector instructions look at together.
+/// Bytes that are looked at before a run counts as long.
 const BLOCK: usize = 16;
 
 /// Sets the high bit of each byte that is a quote, a backslash or below 0x20.

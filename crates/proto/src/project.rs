@@ -112,6 +112,9 @@ fn older_tool(tool: &[u8], rules: RevisionRules) -> Option<Bytes> {
     patch::replace(tool, &["outputSchema"], wrapped.as_bytes())
 }
 
+/// More than the members that [`modern`] adds take, but for who answers.
+const ROOM_FOR_MODERN: usize = 160;
+
 /// A result for a modern client; `server` is who answers, as JSON, if that is known.
 pub fn modern(
     result: &[u8],
@@ -121,29 +124,32 @@ pub fn modern(
 ) -> Result<Bytes, Failure> {
     let [kind, ttl, scope, about] =
         find_members(result, [MODERN[0], MODERN[1], MODERN[2], "_meta"])?;
-    let mut add = Vec::new();
+    let server_length = server.map_or(0, <[u8]>::len);
+    let mut whole = Vec::with_capacity(result.len() + server_length + ROOM_FOR_MODERN);
+    whole.push(b'{');
     if kind.is_none() {
-        add.extend_from_slice(br#""resultType":"complete","#);
+        whole.extend_from_slice(br#""resultType":"complete","#);
     }
     if method::is_cacheable(method) && kind.is_none_or(|kind| kind == b"\"complete\"") {
         if ttl.is_none() {
-            add.extend_from_slice(format!("\"ttlMs\":{},", cache.ttl_ms).as_bytes());
+            whole.extend_from_slice(format!("\"ttlMs\":{},", cache.ttl_ms).as_bytes());
         }
         if scope.is_none() {
             let scope = cache.scope();
-            add.extend_from_slice(format!("\"cacheScope\":\"{scope}\",").as_bytes());
+            whole.extend_from_slice(format!("\"cacheScope\":\"{scope}\",").as_bytes());
         }
     }
     if let (None, Some(server)) = (about, server) {
-        add.extend_from_slice(format!("\"_meta\":{{\"{}\":", meta::SERVER).as_bytes());
-        add.extend_from_slice(server);
-        add.extend_from_slice(b"},");
+        for piece in [b"\"_meta\":{\"", meta::SERVER.as_bytes(), b"\":", server, b"},"] {
+            whole.extend_from_slice(piece);
+        }
     }
     let rest = result.trim_ascii_start().get(1..).unwrap_or_default();
-    if rest.trim_ascii() == b"}" {
-        add.pop();
+    if rest.trim_ascii() == b"}" && whole.len() > 1 {
+        whole.pop();
     }
-    let whole = Bytes::from([b"{", add.as_slice(), rest].concat());
+    whole.extend_from_slice(rest);
+    let whole = Bytes::from(whole);
     let is_named = |about| patch::get(about, &[meta::SERVER]).is_some();
     let named = server.filter(|_| about.is_some_and(|about| !is_named(about)));
     let named = named.and_then(|server| patch::put(&whole, &["_meta"], meta::SERVER, server));

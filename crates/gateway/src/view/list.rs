@@ -102,7 +102,8 @@ impl Front {
             let answer = match front.page(client, message, kind) {
                 Ok(page) => {
                     let hints = (client.era() == Era::Modern).then(|| front.hints(client, kind));
-                    Message::result(request.id(), &written(&page, front.missing(), hints))
+                    let ours = said_first(&page, front.missing(), hints);
+                    Message::result_of(request.id(), &[ours.as_bytes(), page.definitions()])
                 }
                 Err(bad) => {
                     let why = Refusal::BadParams { what: bad.to_string() };
@@ -171,8 +172,8 @@ fn listed(kind: ListKind, items: &[Bytes]) -> Bytes {
     [open.as_bytes(), &items.join(&b","[..]), b"]}"].concat().into()
 }
 
-/// The result: what we say, then the definitions.
-fn written(page: &ShownPage, missing: Vec<Value>, hints: Option<Hints>) -> Vec<u8> {
+/// The result as far as we say it; the definitions follow.
+fn said_first(page: &ShownPage, missing: Vec<Value>, hints: Option<Hints>) -> String {
     let mut result = hints.map_or_else(|| json!({}), |hints| dressed(json!({}), hints));
     if !missing.is_empty() {
         result["_meta"][DEFERRED] = missing.into();
@@ -180,11 +181,10 @@ fn written(page: &ShownPage, missing: Vec<Value>, hints: Option<Hints>) -> Vec<u
     if let Some(next) = &page.next {
         result["nextCursor"] = next.as_str().into();
     }
-    let ours = result.to_string();
-    let ours = ours.strip_suffix('}').unwrap_or_default();
-    let comma = if ours == "{" { "" } else { "," };
-    let theirs = page.text.strip_prefix(b"{").unwrap_or_default();
-    [ours.as_bytes(), comma.as_bytes(), theirs].concat()
+    let mut ours = result.to_string();
+    ours.pop();
+    ours.push_str(if ours == "{" { "" } else { "," });
+    ours
 }
 
 /// Tells one client. One that does not read what it is told is cut loose: a
@@ -312,6 +312,9 @@ mod tests {
         let text = listed(ListKind::Tools, &items);
         let page = ShownPage { text, next: Some("1:b".to_owned()) };
         let missing = vec![json!({"server": "b"})];
+        let written = |page: &ShownPage, missing, hints| {
+            [said_first(page, missing, hints).as_bytes(), page.definitions()].concat()
+        };
         let text = written(&page, missing, None);
         let expected = r#"{"_meta":{"switchboard/deferred":[{"server":"b"}]},"nextCursor":"1:b","tools":[{ "name":"a__t"},{}]}"#;
         assert_eq!(String::from_utf8(text).unwrap(), expected);

@@ -55,6 +55,24 @@ const SMALL: usize = 16 << 10;
 /// The least room that is made for a body that comes in pieces.
 const ROOM: usize = 1 << 10;
 
+/// The same where the sender has announced the length: twice what its connection may hold of a head.
+const ANNOUNCED_ROOM: usize = 128 << 10;
+
+/// The room for `length` bytes of a body that had `room`: more than it needs now, so that it is
+/// seldom copied. It doubles, or grows fourfold up to what the sender has announced.
+pub(crate) fn room_for(
+    length: usize,
+    room: usize,
+    announced: Option<usize>,
+    limit: usize,
+) -> usize {
+    let (most, wanted) = match announced {
+        Some(whole) => (whole, ANNOUNCED_ROOM.max(room.saturating_mul(4))),
+        None => (limit, ROOM.max(room.saturating_mul(2))),
+    };
+    length.max(most.min(wanted))
+}
+
 /// Reads a whole body of up to the bytes that a message may have.
 ///
 /// `answers` tells whether the sender may be about to answer a question: that needs no turn. A large
@@ -176,8 +194,7 @@ impl<F: FnOnce() -> bool> BodyReader<'_, F> {
         self.expect(self.length)?;
         let (length, room) = (self.text.len() + piece.len(), self.text.capacity());
         if length > room {
-            let most = self.whole.unwrap_or(self.limit);
-            let room = length.max(most.min(ROOM.max(2 * room)));
+            let room = room_for(length, room, self.whole, self.limit);
             self.charge.grow_to(room)?;
             self.text.reserve_exact(room - self.text.len());
         }
@@ -550,5 +567,25 @@ mod tests {
             reader.push(&[b' '; SMALL]).unwrap();
         }
         assert_eq!(asked.get(), 1, "its question may be over by now");
+    }
+
+    #[test]
+    fn a_body_has_no_more_room_than_it_may_need() {
+        const KIB: usize = 1 << 10;
+        for (length, room, announced, expected) in [
+            (100, 0, None, KIB),
+            (3 * KIB, KIB, None, 3 * KIB),
+            (3 * KIB, 2 * KIB, None, 4 * KIB),
+            (65 * KIB, 64 * KIB, None, 100 * KIB),
+            (100, 0, Some(200), 200),
+            (8 * KIB, 0, Some(1024 * KIB), 128 * KIB),
+            (129 * KIB, 128 * KIB, Some(1024 * KIB), 512 * KIB),
+            (129 * KIB, 128 * KIB, Some(300 * KIB), 300 * KIB),
+            // More than was announced.
+            (300, 200, Some(200), 300),
+        ] {
+            let found = room_for(length, room, announced, 100 * KIB);
+            assert_eq!(found, expected, "{length} {room} {announced:?}");
+        }
     }
 }

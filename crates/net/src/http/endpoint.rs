@@ -17,6 +17,7 @@
 //! A session with a header never ends while a call is in flight or a stream is attached:
 //! an idle timer that cuts a long call is worse than none.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -218,12 +219,12 @@ fn session_of(
     who: &Who,
     headers: &HeaderMap,
 ) -> Result<Arc<ClientConnection>, Refusal> {
-    site.sessions.find(&session_id(headers)?, who)
+    site.sessions.find(session_id(headers)?, who)
 }
 
-fn session_id(headers: &HeaderMap) -> Result<SessionId, Refusal> {
+fn session_id(headers: &HeaderMap) -> Result<&str, Refusal> {
     let value = headers.get(header::SESSION_ID).ok_or(Refusal::NoSession)?;
-    value.to_str().map(|text| SessionId(text.into())).map_err(|_| Refusal::SessionOver)
+    value.to_str().map_err(|_| Refusal::SessionOver)
 }
 
 /// A version header that we cannot follow is refused (HTTP-26).
@@ -356,8 +357,8 @@ async fn listen(site: &SiteState, who: &Who, parts: &Parts) -> HttpReply {
 fn delete(site: &SiteState, who: &Who, headers: &HeaderMap) -> HttpReply {
     check_version(headers)?;
     let id = session_id(headers)?;
-    site.sessions.find(&id, who)?;
-    if !site.sessions.close(&id) {
+    site.sessions.find(id, who)?;
+    if !site.sessions.close(id) {
         return Err(Refusal::SessionOver.into());
     }
     Ok(empty(StatusCode::NO_CONTENT))
@@ -530,7 +531,7 @@ pub(super) async fn post_sse_message(
     }
     let query = parts.uri.query().unwrap_or_default();
     let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
-    let client = site.old.find(&SessionId(id.ok_or(Refusal::NoSession)?.into()), who)?;
+    let client = site.old.find(id.ok_or(Refusal::NoSession)?, who)?;
     if !content_type(&parts.headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType.into());
     }
@@ -602,7 +603,7 @@ impl Drop for HeldSession {
         let phase = self.client.phase();
         let is_lost = self.doubted && phase == Some(Phase::Greeting);
         if !self.told || is_lost || phase == Some(Phase::Fresh) {
-            self.sessions.close(&self.id);
+            self.sessions.close(&self.id.0);
         }
     }
 }
@@ -615,6 +616,13 @@ impl fmt::Debug for SessionId {
     /// Whoever has the id has the session, so logs show only its beginning.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}…", self.0.get(..6).unwrap_or_default())
+    }
+}
+
+/// A session is looked for by what its client says.
+impl Borrow<str> for SessionId {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 
@@ -645,7 +653,7 @@ impl HttpSessions {
     }
 
     /// The session of this id, if it is theirs. Others learn nothing of it.
-    fn find(&self, id: &SessionId, who: &Who) -> Result<Arc<ClientConnection>, Refusal> {
+    fn find(&self, id: &str, who: &Who) -> Result<Arc<ClientConnection>, Refusal> {
         let table = self.read();
         let client = table.by_id.get(id).map(|open| Arc::clone(&open.client));
         drop(table);
@@ -661,7 +669,7 @@ impl HttpSessions {
     }
 
     /// Ends a session, if it is there.
-    fn close(&self, id: &SessionId) -> bool {
+    fn close(&self, id: &str) -> bool {
         let open = self.write().by_id.remove(id);
         open.inspect(|open| open.client.end()).is_some()
     }
@@ -685,13 +693,13 @@ impl HttpSessions {
         drop(table);
         for (id, client) in open {
             if client.owed() == 0 {
-                self.close(&id);
+                self.close(&id.0);
                 continue;
             }
             let sessions = Arc::clone(self);
             tokio::spawn(async move {
                 client.all_answered().await;
-                sessions.close(&id);
+                sessions.close(&id.0);
             });
         }
     }

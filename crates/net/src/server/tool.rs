@@ -287,6 +287,9 @@ impl<A> ToolDraft<A> {
     }
 }
 
+/// Bytes that a short result takes: room for them is made at once.
+const USUAL: usize = 256;
+
 /// The result of a tool: content for models, structure for programs.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
@@ -354,7 +357,7 @@ impl ToolResult {
 
     /// As it stands on the wire.
     pub(super) fn to_text(&self) -> Bytes {
-        let mut text = Vec::new();
+        let mut text = Vec::with_capacity(USUAL);
         if let Some(created) = &self.created {
             json::write(created, &mut text);
             return text.into();

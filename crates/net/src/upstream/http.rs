@@ -21,7 +21,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body::Body as _;
+use http_body_util::BodyExt;
 use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
@@ -38,6 +39,7 @@ use super::{Core, CredentialRefusal, Fallback, ServerTarget, Target, Upstream, a
 use crate::backend::PendingWork;
 use crate::connection::lock;
 use crate::drive::{Either, Stop, race};
+use crate::http::body::room_for;
 use crate::http::fetch::{Fetch, FetchBody, host_header};
 use crate::http::{EITHER, content_type, is_event_stream, is_json};
 use crate::secret::redact;
@@ -109,7 +111,8 @@ pub(super) struct InFlight(Arc<Upstream>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.in_flight.send_modify(|count| *count -= 1);
+        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.0.arrived.notify_waiters();
     }
 }
 
@@ -321,9 +324,8 @@ impl Upstream {
             let why = Failure::NotMcp { status: 200, media: Some(media.into()) };
             return self.unanswered(post, &why);
         }
-        match Limited::new(response.into_body(), self.limits.message).collect().await {
-            Ok(body) => {
-                let text = body.to_bytes();
+        match read_whole(response.into_body(), self.limits.message).await {
+            Ok(Some(text)) => {
                 if let Some(offered) = offered {
                     self.handle_greeted(endpoint, &offered, &text);
                 }
@@ -334,9 +336,7 @@ impl Upstream {
                 self.clients_have_room().await;
                 works
             }
-            Err(error) if error.is::<LengthLimitError>() => {
-                self.unanswered(post, &too_long(self.limits.message))
-            }
+            Ok(None) => self.unanswered(post, &too_long(self.limits.message)),
             Err(error) => self.unanswered(post, &Failure::closed(error.to_string())),
         }
     }
@@ -410,17 +410,20 @@ impl Upstream {
         if message.kind() == Kind::Request {
             return None;
         }
-        self.in_flight.send_modify(|count| *count += 1);
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
         Some(InFlight(Arc::clone(self)))
     }
 
     /// Waits until the server has taken enough of what it was sent.
     pub(super) async fn answers_are_taken(&self) {
-        if *self.in_flight.borrow() < MOST {
-            return;
+        loop {
+            // It hears of what arrives from here on, so nothing is missed after the look.
+            let arrived = self.arrived.notified();
+            if self.in_flight.load(Ordering::Acquire) < MOST {
+                return;
+            }
+            arrived.await;
         }
-        // The sender is ours, so waiting cannot fail.
-        _ = self.in_flight.subscribe().wait_for(|&count| count < MOST).await;
     }
 }
 
@@ -717,6 +720,33 @@ impl HttpRefusal {
 
 fn values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h str> {
     headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
+}
+
+/// A whole body; none if it is longer than `limit`. One that comes in one piece is not copied.
+/// The pieces of another are copied as they come, while they are at hand: kept until the last
+/// one, they would leave no room to be used again for the next.
+async fn read_whole(mut body: FetchBody, limit: usize) -> Result<Option<Bytes>, hyper::Error> {
+    let announced = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    let mut first = Bytes::new();
+    let mut text = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame?.into_data() else { continue };
+        let length = first.len() + text.len() + piece.len();
+        if length > limit {
+            return Ok(None);
+        }
+        if first.is_empty() && text.is_empty() {
+            first = piece;
+            continue;
+        }
+        if length > text.capacity() {
+            let room = room_for(length, text.capacity(), announced, limit);
+            text.reserve_exact(room - text.len());
+        }
+        text.extend_from_slice(&std::mem::take(&mut first));
+        text.extend_from_slice(&piece);
+    }
+    Ok(Some(if text.is_empty() { first } else { text.into() }))
 }
 
 /// As much of a body as is worth showing.

@@ -18,8 +18,6 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use http::HeaderMap;
-
 use super::tool_headers::{HeaderRetry, ToolHeaders};
 use super::{
     EventQueue, Ledger, OWN_IDS, OutstandingCall, Sharing, Ticket, Transmit, cancel_notice, sole,
@@ -99,7 +97,7 @@ impl<T: Ticket> ModernClientHalf<T> {
     fn send(&mut self, lane: Lane, message: Message, params: Vec<Header>) {
         let headers = match self.carrier {
             Carrier::Pipe => Vec::new(),
-            Carrier::Http => mirror(&message).chain(params).collect(),
+            Carrier::Http => mirror(&message, params),
         };
         self.out.push_back(Transmit::Send { lane, message, headers });
     }
@@ -308,14 +306,13 @@ impl<T: Ticket> ModernClientHalf<T> {
     pub(super) fn handle_gap(&mut self) {}
 }
 
-/// The headers that repeat what the body says (HDR-1 to HDR-3).
-fn mirror(message: &Message) -> impl Iterator<Item = Header> {
+/// The headers that repeat what the body says (HDR-1 to HDR-3), and what of its arguments.
+fn mirror(message: &Message, params: Vec<Header>) -> Vec<Header> {
     let version = message.string(Member::MetaVersion);
     let version = version.as_deref().unwrap_or(crate::revision::Revision::NEWEST_MODERN.as_str());
     let name = message.mirrored();
-    let mut headers = HeaderMap::with_capacity(4);
-    Mirror { version, method: message.method(), name: name.as_deref() }.write(&mut headers);
-    headers.into_iter().filter_map(|(name, value)| Some((name?, value)))
+    let mirror = Mirror { version, method: message.method(), name: name.as_deref() };
+    mirror.headers().chain(params).collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! is wanted: however many times a message is passed on, it is copied once.
 
 use std::ops::Range;
+use std::slice::from_ref;
 use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -41,7 +42,7 @@ impl Message {
         if self.parsed.id_at.is_empty() {
             // An error that came without any id member: there is no place to put one.
             let error = self.payload().unwrap_or(b"{}");
-            return Self::build(self.kind(), Some(id), "", Some(error));
+            return Self::build(self.kind(), Some(id), "", Some(&[error]));
         }
         self.edited(Some(id.clone()), self.changes().to_vec())
     }
@@ -50,7 +51,7 @@ impl Message {
     #[must_use]
     pub fn with_payload(&self, payload: &[u8]) -> Self {
         let Some(place) = self.parsed.payload.clone() else {
-            return Self::build(self.kind(), self.id(), self.method(), Some(payload));
+            return Self::build(self.kind(), self.id(), self.method(), Some(&[payload]));
         };
         let Parsed { text, kind, id, id_at, method, .. } = &*self.parsed;
         let text = splice(text, place.clone(), payload);
@@ -302,17 +303,22 @@ pub(crate) fn quoted(text: &str) -> String {
 impl Message {
     /// A request; `params` is JSON text.
     pub fn request(id: &Id, method: &str, params: Option<&[u8]>) -> Self {
-        Self::build(Kind::Request, Some(id), method, params)
+        Self::build(Kind::Request, Some(id), method, params.as_ref().map(from_ref))
     }
 
     /// A notification; `params` is JSON text.
     pub fn notification(method: &str, params: Option<&[u8]>) -> Self {
-        Self::build(Kind::Notification, None, method, params)
+        Self::build(Kind::Notification, None, method, params.as_ref().map(from_ref))
     }
 
     /// An answer; `result` is JSON text.
     pub fn result(id: &Id, result: &[u8]) -> Self {
-        Self::build(Kind::Result, Some(id), "", Some(result))
+        Self::result_of(id, &[result])
+    }
+
+    /// An answer whose result is JSON text in pieces.
+    pub fn result_of(id: &Id, pieces: &[&[u8]]) -> Self {
+        Self::build(Kind::Result, Some(id), "", Some(pieces))
     }
 
     /// A refusal as an answer; without an id if the request could not be read.
@@ -326,11 +332,12 @@ impl Message {
 
     /// An error as an answer.
     pub fn error(id: Option<&Id>, error: &Value) -> Self {
-        Self::build(Kind::Error, id, "", Some(error.to_string().as_bytes()))
+        Self::build(Kind::Error, id, "", Some(&[error.to_string().as_bytes()]))
     }
 
-    fn build(kind: Kind, id: Option<&Id>, method: &str, payload: Option<&[u8]>) -> Self {
-        let mut text = BytesMut::with_capacity(64 + payload.map_or(0, <[_]>::len));
+    fn build(kind: Kind, id: Option<&Id>, method: &str, payload: Option<&[&[u8]]>) -> Self {
+        let length = payload.unwrap_or_default().iter().map(|piece| piece.len()).sum::<usize>();
+        let mut text = BytesMut::with_capacity(64 + length);
         text.put_slice(b"{\"jsonrpc\":\"2.0\"");
         let mut id_at = 0..0;
         if kind != Kind::Notification {
@@ -343,14 +350,16 @@ impl Message {
             text.put_slice(b",\"method\":");
             text.put_slice(quoted(method).as_bytes());
         }
-        let payload = payload.map(|value| {
+        let payload = payload.map(|pieces| {
             text.put_slice(match kind {
                 Kind::Request | Kind::Notification => b",\"params\":",
                 Kind::Result => b",\"result\":",
                 Kind::Error => b",\"error\":",
             });
-            text.put_slice(value);
-            text.len() - value.len()..text.len()
+            for piece in pieces {
+                text.put_slice(piece);
+            }
+            text.len() - length..text.len()
         });
         text.put_u8(b'}');
         let (text, id, members) = (text.freeze(), id.cloned(), OnceLock::new());

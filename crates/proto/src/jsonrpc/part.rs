@@ -210,8 +210,7 @@ impl Message {
 
     /// The code of an error; none if it is no error.
     pub fn error_code(&self) -> Option<i64> {
-        let code = self.get(Member::Code).filter(|_| self.kind() == Kind::Error)?;
-        std::str::from_utf8(code).ok()?.parse().ok()
+        std::str::from_utf8(self.get_in(Kind::Error, Member::Code)?).ok()?.parse().ok()
     }
 
     /// An error in words; empty if there are none.
@@ -221,18 +220,23 @@ impl Message {
 
     /// Whether it is the result of a tool that failed.
     pub fn is_tool_error(&self) -> bool {
-        self.kind() == Kind::Result && self.get(Member::IsError) == Some(b"true")
+        self.get_in(Kind::Result, Member::IsError) == Some(b"true")
     }
 
     /// Whether a modern result is whole, a question or a task; none if it does not say.
     pub fn result_type(&self) -> Option<Cow<'_, str>> {
-        self.string(Member::ResultType).filter(|_| self.kind() == Kind::Result)
+        as_string(self.get_in(Kind::Result, Member::ResultType)?)
     }
 
     /// The cursor of the page after this one, as JSON, if there is one.
     pub fn next_cursor(&self) -> Option<&[u8]> {
-        let cursor = self.get(Member::NextCursor).filter(|_| self.kind() == Kind::Result);
-        cursor.filter(|it| it.starts_with(b"\""))
+        self.get_in(Kind::Result, Member::NextCursor).filter(|it| it.starts_with(b"\""))
+    }
+
+    /// A member of a message of this kind. No other message is looked into: an answer that we
+    /// made may be a long list that nobody has walked.
+    fn get_in(&self, kind: Kind, member: Member) -> Option<&[u8]> {
+        if self.kind() == kind { self.get(member) } else { None }
     }
 
     /// The same message without these members of its `_meta`, and without a `_meta`
