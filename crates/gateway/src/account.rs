@@ -18,7 +18,8 @@ use switchboard_net::auth::store::{RecordId, RecordKind, RecordStore};
 use switchboard_net::auth::{Account, Authorizer, OauthCredential, SignInOptions};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::upstream::{
-    Credential, CredentialRefusal, CredentialUser, FetchedHeaders, Fetching, NoCredential, Target,
+    Credential, CredentialRefusal, CredentialUser, FetchedHeaders, Fetching, IdentityDigest,
+    NoCredential, Target,
 };
 use switchboard_proto::auth::{AuthError, Challenge, Secret};
 use tokio::time::Instant;
@@ -329,6 +330,13 @@ impl Credential for UserCredential {
         true
     }
 
+    fn digest(&self, user: CredentialUser<'_>, digest: &mut IdentityDigest) {
+        digest.add(user.principal);
+        // Secrets are not printed; the id that they belong to is.
+        digest.add(format!("{:?}", self.server.oauth));
+        self.others.digest(user, digest);
+    }
+
     fn headers<'c>(
         &'c self,
         user: CredentialUser<'c>,
@@ -352,6 +360,10 @@ impl Credential for FixedHeaders {
         &[]
     }
 
+    fn digest(&self, _: CredentialUser<'_>, digest: &mut IdentityDigest) {
+        digest.add_headers(&self.0);
+    }
+
     fn headers<'c>(
         &'c self,
         _: CredentialUser<'c>,
@@ -368,6 +380,10 @@ struct UnsaidAccount(Arc<dyn Credential>);
 impl Credential for UnsaidAccount {
     fn passes(&self) -> &[HeaderName] {
         self.0.passes()
+    }
+
+    fn digest(&self, user: CredentialUser<'_>, digest: &mut IdentityDigest) {
+        self.0.digest(user, digest);
     }
 
     fn headers<'c>(

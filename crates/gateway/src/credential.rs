@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use switchboard_net::platform;
 use switchboard_net::upstream::{
-    Credential, CredentialRefusal, CredentialUser, Fetching, NoCredential,
+    Credential, CredentialRefusal, CredentialUser, Fetching, IdentityDigest, NoCredential,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
@@ -217,6 +217,12 @@ pub(crate) struct CredentialSource {
 impl Credential for CredentialSource {
     fn passes(&self) -> &[HeaderName] {
         &self.credentials.pass
+    }
+
+    fn digest(&self, user: CredentialUser<'_>, digest: &mut IdentityDigest) {
+        // What the files and the command give may change, and is still one account.
+        digest.add(format!("{:?}", self.credentials));
+        digest.add_headers(&self.credentials.merge(user.headers, &self.headers, []));
     }
 
     fn headers<'c>(
