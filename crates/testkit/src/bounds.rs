@@ -100,6 +100,8 @@ const NO_BOUNDS: &[&str] = &[
     "proto/src/backoff.rs SHORTEST_RETRY",
     "proto/src/backoff.rs STEPS_TO_LONGEST",
     "proto/src/client.rs FOR_EVER",
+    "proto/src/cluster.rs SESSION_DIGITS",
+    "proto/src/cluster/model.rs UNITS",
     "proto/src/client/to_legacy.rs LINGER",
     "proto/src/client/to_modern/listen_stream.rs LINGER",
     "proto/src/client/to_modern.rs PACE",
