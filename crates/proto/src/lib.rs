@@ -45,12 +45,13 @@
 //! - Facts: [`revision`], [`method`], [`refusal`], [`failure`], [`limits`].
 //! - What one revision knows and another does not: [`project`]; which trace a call is part of: [`trace`].
 //! - The conversation: [`exchange`], and a half for each side, [`server`] and [`client`].
-//! - Signing in: [`auth`].
+//! - Signing in: [`auth`]. Several replicas as one gateway: [`cluster`].
 //! - Parts of the halves: [`replay`], [`backoff`].
 
 pub mod auth;
 pub mod backoff;
 pub mod client;
+pub mod cluster;
 pub mod exchange;
 pub mod failure;
 pub mod framing;
