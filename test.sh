@@ -97,6 +97,7 @@ system_packages() {
     has podman || missing+=(podman)
     has runc || has crun || missing+=(runc)
     has_static_busybox || missing+=(busybox-static)
+    has redis-server || missing+=(redis-server) # the store of a cluster
     has valgrind || missing+=(valgrind) # counts instructions
     has chromium || missing+=(chromium) # a real browser for the OAuth flows
     # A keyring for the test of the key of the store, and a program that looks into it.

@@ -51,6 +51,8 @@ pub mod monitor;
 pub mod plan;
 pub mod policy;
 pub mod proxy;
+#[cfg(feature = "redis")]
+pub mod redis_store;
 pub mod search;
 pub mod span;
 pub mod status;

@@ -256,6 +256,7 @@ pub mod call;
 pub mod charge;
 #[cfg(feature = "client")]
 pub mod client;
+pub mod cluster;
 pub mod connection;
 mod drive;
 #[cfg(feature = "http")]

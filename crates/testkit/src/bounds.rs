@@ -46,6 +46,7 @@ const NO_BOUNDS: &[&str] = &[
     "gateway/src/view/tool_search.rs FEW",
     "gateway/src/catalog.rs HASH_LENGTH",
     "gateway/src/search.rs MIN_PREFIX",
+    "gateway/src/redis_store/scripts.rs DIGITS",
     "gateway/src/span.rs SEND_PAUSE",
     "gateway/src/stderr_logs.rs LINE_COST",
     "proto/src/client.rs OWN_IDS",

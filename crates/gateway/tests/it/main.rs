@@ -15,6 +15,8 @@ mod person;
 mod policy;
 #[cfg(test)]
 mod reach;
+#[cfg(all(test, feature = "redis"))]
+mod redis_store;
 #[cfg(test)]
 mod search;
 #[cfg(test)]
