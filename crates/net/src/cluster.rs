@@ -1,4 +1,4 @@
-//! The store that replicas of one gateway share.
+//! Several replicas as one gateway: their key, their store, and the hops between them.
 //!
 //! What a store does is [`ModelStore`]; here is the way to one. [`ProcessStore`] is for several
 //! gateways in one process, as tests have them. The one on Redis is in `switchboard-gateway`.
@@ -11,6 +11,11 @@ use switchboard_proto::cluster::command::{StoreCommand, StoreReply};
 use switchboard_proto::cluster::model::ModelStore;
 
 use crate::drive::now;
+
+#[cfg(feature = "client")]
+pub mod key;
+#[cfg(feature = "client")]
+pub mod replica;
 
 /// The store did not answer in time, or not at all. What was sent may have been done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]

@@ -19,6 +19,8 @@ pub mod body;
 mod endpoint;
 #[cfg(feature = "client")]
 pub mod fetch;
+#[cfg(feature = "client")]
+pub mod hop;
 pub mod listen;
 pub mod page;
 pub mod site;

@@ -6,21 +6,25 @@
 //! [`Sealer`] encrypts what a client carries back to us, so that it can neither be
 //! read nor made up (MRTR-8). A sealed state names a parked call: which client, which
 //! exchange, which round, until when. It is bound to the principal that it was given to.
-//! The key lives and dies with the process, and so do the calls it names.
+//! The key lives and dies with the process, and so do the calls it names. Replicas of one
+//! gateway share a key: then a state also names the replica where its call is parked.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use switchboard_proto::Table;
+use switchboard_proto::cluster::ReplicaId;
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
 use tokio::task::JoinSet;
 
+#[cfg(feature = "client")]
+use crate::cluster::key::ClusterKey;
 use crate::connection::{ClientConnection, lock};
 use crate::drive::{OwnedTask, now};
 use crate::seal::{KEY_LENGTH, SealingKey};
@@ -61,7 +65,11 @@ struct WaitingCalls {
 
 impl Parking {
     pub(crate) fn new(limits: &Limits) -> Arc<Self> {
-        let sealer = Sealer::new(now()).ok();
+        Self::sealed_by(limits, Sealer::new(now()).ok())
+    }
+
+    /// The same with a sealer of its owner's.
+    pub(crate) fn sealed_by(limits: &Limits, sealer: Option<Sealer>) -> Arc<Self> {
         let (most, patience) = (AtomicUsize::new(limits.parked), limits.park);
         let (waiting, here) = (Mutex::default(), Mutex::default());
         Arc::new(Self { sealer, most, patience, waiting, here })
@@ -121,9 +129,24 @@ impl Parking {
         if !sealer.is_ours(&state) {
             return Ok(None);
         }
-        let call = sealer.open(&state, principal, now()).ok_or(Refusal::BadState)?;
+        let call = sealer.open(&state, principal, now());
+        let call = call.filter(|call| call.owner == sealer.replica).ok_or(Refusal::BadState)?;
         let client = lock(&self.waiting).clients.get(&call.client).cloned();
         Ok(Some((client.ok_or(Refusal::BadState)?, (call.exchange, call.round))))
+    }
+
+    /// Whether a text may have a state of ours in it.
+    #[cfg(feature = "client")]
+    pub(crate) fn may_be_retry(&self, text: &[u8]) -> bool {
+        let has = |mark: &str| text.windows(mark.len()).any(|part| part == mark.as_bytes());
+        self.sealer.as_ref().is_some_and(|sealer| sealer.keys.iter().any(|(mark, _)| has(mark)))
+    }
+
+    /// The replica where the call is parked that a request goes on with.
+    #[cfg(feature = "client")]
+    pub(crate) fn owner(&self, request: &Message, principal: &[u8]) -> Option<ReplicaId> {
+        let state = request.string(Member::RequestState)?;
+        self.sealer.as_ref()?.open(&state, principal, now())?.owner
     }
 
     /// Once the questions of a call have been gathered, answers it with them, and keeps its
@@ -144,8 +167,10 @@ impl Parking {
             }
             let (Some(this), Some(client)) = (parking.upgrade(), asked.upgrade()) else { return };
             let (until, (exchange, number)) = (now() + this.patience, round);
-            let call = SealedCall { client: client.number(), exchange, round: number, until };
             let sealer = this.sealer.as_ref();
+            let owner = sealer.and_then(|sealer| sealer.replica);
+            let call =
+                SealedCall { client: client.number(), exchange, round: number, until, owner };
             let state = sealer.and_then(|sealer| sealer.seal(call, client.principal()));
             let Some(state) = state else { return };
             // Nobody sweeps in between: who is told to come back is there to be found.
@@ -198,6 +223,11 @@ async fn sweep(parking: Weak<Parking>) {
 /// What a state begins with that we, or a server like us, made.
 const MARK: &str = "sb1.";
 
+/// The same, with what tells one sealer from another.
+fn mark(name: [u8; 8]) -> String {
+    format!("{MARK}{:016x}.", u64::from_be_bytes(name))
+}
+
 /// The call that a state names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct SealedCall {
@@ -205,17 +235,21 @@ struct SealedCall {
     exchange: Exchange,
     round: u32,
     until: Instant,
+    /// Where it is parked, if there are several replicas.
+    owner: Option<ReplicaId>,
 }
 
 /// Makes and opens states.
 #[derive(Debug)]
 pub struct Sealer {
-    key: SealingKey,
-    /// What a state of this sealer begins with; another's passes it by, for
-    /// there may be a server like us behind us.
-    mark: String,
+    /// Each with what a state of this sealer begins with; another's passes it by, for
+    /// there may be a server like us behind us. The first seals, and all of them open.
+    keys: Vec<(String, SealingKey)>,
     /// Instants are sealed as distances from here.
     start: Instant,
+    /// What the start is called, in milliseconds.
+    epoch: u64,
+    replica: Option<ReplicaId>,
 }
 
 impl Sealer {
@@ -224,13 +258,27 @@ impl Sealer {
         let (mut key, mut name) = ([0; KEY_LENGTH], [0; 8]);
         getrandom::fill(&mut key)?;
         getrandom::fill(&mut name)?;
-        let mark = format!("{MARK}{:016x}.", u64::from_be_bytes(name));
-        Ok(Self { key: SealingKey::new(&key), mark, start: now })
+        let keys = vec![(mark(name), SealingKey::new(&key))];
+        Ok(Self { keys, start: now, epoch: 0, replica: None })
+    }
+
+    /// A sealer whose states open at every replica that has the key, for the same purpose.
+    #[cfg(feature = "client")]
+    pub fn shared(key: &ClusterKey, replica: ReplicaId, purpose: &str) -> Self {
+        let (marks, states) = (format!("mark of states: {purpose}"), format!("states: {purpose}"));
+        let keys = key.derive(&marks).zip(key.derive(&states));
+        let keys = keys.map(|(name, key)| {
+            let name = name.first_chunk().expect("a key is longer than a mark");
+            (mark(*name), SealingKey::new(&key))
+        });
+        let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let epoch = u64::try_from(epoch.as_millis()).unwrap_or(u64::MAX);
+        Self { keys: keys.collect(), start: now(), epoch, replica: Some(replica) }
     }
 
     /// Whether this looks like something of ours.
     pub fn is_ours(&self, state: &str) -> bool {
-        state.starts_with(&self.mark)
+        self.keys.iter().any(|(mark, _)| state.starts_with(mark))
     }
 
     /// Whether this looks like something that any sealer has made.
@@ -241,14 +289,19 @@ impl Sealer {
     /// Seals the name of a call for `principal`. None if the system has no randomness left.
     fn seal(&self, call: SealedCall, principal: &[u8]) -> Option<String> {
         let until = call.until.saturating_duration_since(self.start).as_millis();
-        let text = format!("{} {} {} {until}", call.client, call.exchange.0, call.round);
+        let until = u128::from(self.epoch) + until;
+        let mut text = format!("{} {} {} {until}", call.client, call.exchange.0, call.round);
+        if let Some(ReplicaId(owner)) = call.owner {
+            text = format!("{text} {owner}");
+        }
         self.seal_bytes(text.as_bytes(), principal)
     }
 
     /// Seals anything for `principal`. None if the system has no randomness left.
     pub fn seal_bytes(&self, text: &[u8], principal: &[u8]) -> Option<String> {
-        let whole = self.key.seal(text, principal).ok()?;
-        Some(format!("{}{}", self.mark, URL_SAFE_NO_PAD.encode(whole)))
+        let (mark, key) = self.keys.first()?;
+        let whole = key.seal(text, principal).ok()?;
+        Some(format!("{mark}{}", URL_SAFE_NO_PAD.encode(whole)))
     }
 
     /// Opens what `principal` brought. None if it is not a state that we gave to this client,
@@ -259,14 +312,19 @@ impl Sealer {
         let mut next = || numbers.next()?.ok();
         let (client, exchange) = (next()?, Exchange(next()?));
         let round = u32::try_from(next()?).ok()?;
-        let until = self.start.checked_add(Duration::from_millis(next()?))?;
-        (until > now).then_some(SealedCall { client, exchange, round, until })
+        let until = Duration::from_millis(next()?.checked_sub(self.epoch)?);
+        let until = self.start.checked_add(until)?;
+        let owner = next().and_then(|owner| u32::try_from(owner).ok()).map(ReplicaId);
+        (until > now).then_some(SealedCall { client, exchange, round, until, owner })
     }
 
     /// Opens what [`Sealer::seal_bytes`] has sealed for `principal`.
     pub fn open_bytes(&self, state: &str, principal: &[u8]) -> Option<Vec<u8>> {
-        let text = state.strip_prefix(&self.mark)?;
-        self.key.open(URL_SAFE_NO_PAD.decode(text).ok()?, principal)
+        let (text, key) = self
+            .keys
+            .iter()
+            .find_map(|(mark, key)| Some((state.strip_prefix(mark.as_str())?, key)))?;
+        key.open(URL_SAFE_NO_PAD.decode(text).ok()?, principal)
     }
 }
 

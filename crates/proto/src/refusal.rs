@@ -111,6 +111,12 @@ pub enum Refusal {
     /// More sessions than this server holds.
     #[error("too many sessions; try again later")]
     TooManySessions,
+    /// The replica that has the session does not answer, and the session may come back.
+    #[error("the session is at a replica that does not answer; try again")]
+    OwnerAway,
+    /// The replica that had a call is gone. The call is not sent again, for it may have run.
+    #[error("the replica that had this call is gone; whether it ran is not known")]
+    OwnerGone,
     /// `Last-Event-ID` names an event we do not know, or whose successors are gone.
     #[error("events after {id:?} are no longer known; initialize a new session")]
     UnknownEvent { id: String },
@@ -212,6 +218,8 @@ impl Refusal {
             Self::TooManyWatched                 => (-32603, 429, "too_many_watched"),
             Self::TooManyStreams                 => (-32603, 429, "too_many_streams"),
             Self::TooManySessions                => (-32603, 503, "too_many_sessions"),
+            Self::OwnerAway                      => (-32603, 503, "owner_away"),
+            Self::OwnerGone                      => (-32603, 200, "owner_gone"),
             Self::UnknownEvent { .. }            => (-32600, 400, "unknown_event"),
             Self::WrongMediaType                 => (-32600, 415, "wrong_media_type"),
             Self::NotAcceptable                  => (-32600, 406, "not_acceptable"),
@@ -232,6 +240,8 @@ impl Refusal {
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::TooOften { wait } => Some(seconds(*wait)),
+            // The lease of a replica that is gone lasts not much longer.
+            Self::OwnerAway => Some(1),
             // As long as a short call takes.
             other => matches!(other.http_status(), 429 | 503).then_some(5),
         }

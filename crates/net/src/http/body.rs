@@ -23,6 +23,7 @@ use http::header::EXPECT;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame as BodyFrame, SizeHint};
 use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::framing::{self, Outgoing};
 use switchboard_proto::refusal::Refusal;
@@ -219,6 +220,8 @@ pub struct Body {
     live: Option<Box<Live>>,
     /// The same, if it is a stream of a page.
     piped: Option<Box<PageStream>>,
+    /// The same, if another replica answers.
+    hopped: Option<Box<Incoming>>,
     /// What is left of a piece that is being written, or of a body that is no stream.
     rest: Bytes,
     /// The client that it is for, if that is known.
@@ -293,8 +296,14 @@ impl Body {
         Self { piped: Some(Box::new(stream)), ..Self::default() }
     }
 
+    /// What another replica answers, as it comes.
+    #[cfg(feature = "client")]
+    pub(super) fn hopped(answer: Incoming) -> Self {
+        Self { hopped: Some(Box::new(answer)), ..Self::default() }
+    }
+
     fn is_stream(&self) -> bool {
-        self.live.is_some() || self.piped.is_some()
+        self.live.is_some() || self.piped.is_some() || self.hopped.is_some()
     }
 
     /// The same body, counted as unread by a client until it is written.
@@ -390,6 +399,9 @@ impl Body {
         if let Some(piped) = &mut self.piped {
             return piped.pieces.poll_recv(cx);
         }
+        if let Some(hopped) = &mut self.hopped {
+            return poll_hopped(Pin::new(&mut **hopped), cx);
+        }
         let Some(live) = &mut self.live else { return Poll::Ready(None) };
         if self.awaited.as_mut().is_some_and(|awaited| awaited.poll_doubt(cx)) {
             // If the client is gone, writing to it says so.
@@ -401,6 +413,20 @@ impl Body {
             self.written = written.or(self.written.take());
             piece
         }))
+    }
+}
+
+/// The next piece of an answer; none at its end, and if its replica is gone.
+fn poll_hopped(mut answer: Pin<&mut Incoming>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    loop {
+        let Some(Ok(frame)) = ready!(answer.as_mut().poll_frame(cx)) else {
+            return Poll::Ready(None);
+        };
+        if let Ok(piece) = frame.into_data()
+            && !piece.is_empty()
+        {
+            return Poll::Ready(Some(piece));
+        }
     }
 }
 

@@ -29,6 +29,7 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use switchboard_proto::Table;
+use switchboard_proto::cluster::ReplicaId;
 use switchboard_proto::exchange::{Carrier, Exchange, Lane};
 use switchboard_proto::framing::{self, Outgoing};
 use switchboard_proto::jsonrpc::{self, Id, Incoming, InvalidMessage, Kind, Member, Message};
@@ -41,6 +42,8 @@ use switchboard_proto::{header, method, trace};
 
 use super::body::{Body, OpenLane, RefusalReason, RequestBody};
 use super::body::{NEVER, primed, read};
+#[cfg(feature = "client")]
+use super::hop;
 use super::listen::{Awaited, ClientPeer};
 use super::site::{SiteOptions, SiteState, plain};
 use super::{Accepted, EVENT_STREAM, JSON, content_type, is_json};
@@ -70,6 +73,10 @@ pub(super) async fn answer(
     parts: &Parts,
     body: impl RequestBody,
 ) -> HttpReply {
+    #[cfg(feature = "client")]
+    if let Some(owner) = hop::owner_of(site, parts, || hop::in_header(parts)) {
+        return hop::pass_on(site, who, parts, body, owner).await;
+    }
     match parts.method {
         Method::POST => post(site, who, parts, body).await,
         // Without sessions there is nothing to listen to and nothing to end.
@@ -100,6 +107,10 @@ async fn post(site: &SiteState, who: &Who, parts: &Parts, body: impl RequestBody
     let peer: Option<&ClientPeer> = parts.extensions.get();
     let awaited = peer.map(ClientPeer::await_answer);
     let (text, turns, charge) = read(headers, body, site, who, answers, awaited.as_ref()).await?;
+    #[cfg(feature = "client")]
+    if let Some(reply) = hop::pass_retry_on(site, who, parts, &text).await {
+        return reply;
+    }
     let (mut incoming, turns) = enter(site, who, text, turns)?;
     if let Incoming::One(message) = &mut incoming
         && let Some(traced) = trace::from_headers(message, headers)
@@ -530,6 +541,10 @@ pub(super) async fn post_sse_message(
     }
     let query = parts.uri.query().unwrap_or_default();
     let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
+    #[cfg(feature = "client")]
+    if let Some(owner) = hop::owner_of(site, parts, || id) {
+        return hop::pass_on(site, who, parts, body, owner).await;
+    }
     let client = site.old.find(&SessionId(id.ok_or(Refusal::NoSession)?.into()), who)?;
     if !content_type(&parts.headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType.into());
@@ -557,6 +572,8 @@ pub(super) async fn post_sse_message(
 #[derive(Debug)]
 pub(super) struct HttpSessions {
     idle: Duration,
+    /// Where the sessions are, if there are several replicas: their ids begin with it.
+    replica: Option<ReplicaId>,
     /// Every request of a legacy client looks here, so looking must not exclude looking.
     table: RwLock<SessionTable>,
 }
@@ -593,7 +610,7 @@ impl HeldSession {
     /// a greeting that is not answered.
     fn tell(&mut self, doubted: bool) -> HeaderValue {
         (self.told, self.doubted) = (true, doubted);
-        HeaderValue::from_str(&self.id.0).expect("a session id is hexadecimal")
+        HeaderValue::from_str(&self.id.0).expect("a session id is hexadecimal, perhaps with a dash")
     }
 }
 
@@ -614,13 +631,14 @@ struct SessionId(Box<str>);
 impl fmt::Debug for SessionId {
     /// Whoever has the id has the session, so logs show only its beginning.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}…", self.0.get(..6).unwrap_or_default())
+        let unguessable = self.0.rsplit('-').next().unwrap_or_default();
+        write!(f, "{}…", unguessable.get(..6).unwrap_or_default())
     }
 }
 
 impl HttpSessions {
-    pub(super) fn new(idle: Duration) -> Arc<Self> {
-        Arc::new(Self { idle, table: RwLock::default() })
+    pub(super) fn new(idle: Duration, replica: Option<ReplicaId>) -> Arc<Self> {
+        Arc::new(Self { idle, replica, table: RwLock::default() })
     }
 
     /// A new session for `client`, if there are fewer than `most`; it ends with what is returned.
@@ -630,13 +648,17 @@ impl HttpSessions {
         most: usize,
     ) -> Result<HeldSession, Refusal> {
         let stay = client.who().stay()?;
-        let id = random_id().map_err(|_| Refusal::TooManySessions)?;
+        let mut id = random_id().map_err(|_| Refusal::TooManySessions)?;
+        let shown = id.clone();
+        if let Some(replica) = self.replica {
+            id = format!("{replica}-{id}");
+        }
         let id = SessionId(id.into());
         let mut table = self.write();
         if table.closed || table.by_id.len() >= most {
             return Err(Refusal::TooManySessions);
         }
-        client.mark(&id.0);
+        client.mark(&shown);
         table.by_id.insert(id.clone(), OpenSession { client: Arc::clone(client), _stay: stay });
         let reap = || OwnedTask::spawn(reap(Arc::downgrade(self), self.idle));
         table.reaping.get_or_insert_with(reap);

@@ -72,6 +72,8 @@ pub struct ListenOptions {
     pub max_head: usize,
     /// For a whole head to arrive, and for the next one on an idle connection.
     pub head_timeout: Duration,
+    /// HTTP/2 streams of one connection.
+    pub max_streams: u32,
     /// For requests in flight once the listener is told to stop.
     pub grace: Duration,
     /// Speaks TLS, and nothing else, if it is there.
@@ -91,6 +93,8 @@ impl Default for ListenOptions {
             max_head: 64 * 1024,
             // Longer than any honest client needs, short enough to free slots.
             head_timeout: Duration::from_secs(30),
+            // As hyper has it, against peers that open streams only to cancel them.
+            max_streams: 200,
             grace: DEFAULT_GRACE,
             #[cfg(feature = "tls")]
             tls: None,
@@ -106,6 +110,7 @@ setters! {
         reserve_paths: Vec<String>,
         max_head: usize,
         head_timeout: Duration,
+        max_streams: u32,
         grace: Duration,
     }
 }
@@ -209,6 +214,7 @@ impl HttpBuilders {
         either
             .http2()
             .timer(TokioTimer::new())
+            .max_concurrent_streams(options.max_streams)
             .max_header_list_size(u32::try_from(options.max_head).unwrap_or(u32::MAX))
             // An idle HTTP/2 connection has no head to wait for; pings find the dead ones.
             .keep_alive_interval(patience)

@@ -81,9 +81,12 @@ pub(super) struct SiteState {
 impl Site {
     /// A site in front of `backend`.
     pub fn new(backend: Arc<dyn Backend>, options: SiteOptions) -> Self {
-        let new = || HttpSessions::new(options.session_idle);
+        let new = || HttpSessions::new(options.session_idle, options.replica_id());
         let SiteOptions { guard, limits, max_sessions, .. } = options.clone();
-        let parking = Parking::new(&limits);
+        let parking = match options.shared_sealer() {
+            Some(sealer) => Parking::sealed_by(&limits, Some(sealer)),
+            None => Parking::new(&limits),
+        };
         let state = SiteState {
             backend,
             rules: RwLock::new(Arc::new(SiteRules { guard, limits, max_sessions })),
@@ -538,7 +541,7 @@ impl Sites {
         self.each().iter().for_each(Site::recheck);
     }
 
-    async fn route(&self, request: Request<impl RequestBody>) -> Response<Body> {
+    pub(super) async fn route(&self, request: Request<impl RequestBody>) -> Response<Body> {
         let inner = &*self.inner;
         let path = request.uri().path();
         let sites = self.each();

@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use switchboard_proto::client::Sharing;
+use switchboard_proto::cluster::ReplicaId;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Revision;
 
 use super::body::{BodyBudget, HttpCounters};
 use crate::access::{Authenticate, Guard};
+#[cfg(feature = "client")]
+use crate::cluster::replica::Replica;
 use crate::connection::unread::Unread;
+use crate::parked_calls::Sealer;
 
 /// How a site behaves.
 #[derive(Clone, Debug)]
@@ -64,6 +68,9 @@ pub struct SiteOptions {
     pub stateless: Option<Revision>,
     /// Whether clients of the modern era are served.
     pub modern: bool,
+    /// The cluster that it serves sessions of, if it is one of several replicas.
+    #[cfg(feature = "client")]
+    pub replica: Option<Arc<Replica>>,
     /// Where it counts what it does.
     pub tally: Arc<HttpCounters>,
 }
@@ -92,6 +99,8 @@ impl Default for SiteOptions {
             headers: HeaderMap::new(),
             stateless: None,
             modern: true,
+            #[cfg(feature = "client")]
+            replica: None,
             tally: Arc::default(),
         }
     }
@@ -122,7 +131,28 @@ setters! {
     }
 }
 
+#[cfg(feature = "client")]
+setters! {
+    SiteOptions { replica: impl Into<Option<Arc<Replica>>> }
+}
+
 impl SiteOptions {
+    /// Which replica its sessions are at, if there are several.
+    pub(super) fn replica_id(&self) -> Option<ReplicaId> {
+        #[cfg(feature = "client")]
+        return self.replica.as_ref().map(|replica| replica.id());
+        #[cfg(not(feature = "client"))]
+        None
+    }
+
+    /// Seals the states of parked calls for all replicas, if there are several.
+    pub(super) fn shared_sealer(&self) -> Option<Sealer> {
+        #[cfg(feature = "client")]
+        return self.replica.as_ref().map(|it| it.sealer(&format!("calls at {}", self.path)));
+        #[cfg(not(feature = "client"))]
+        None
+    }
+
     /// Serves no clients of the modern era.
     pub fn without_modern(mut self) -> Self {
         self.modern = false;

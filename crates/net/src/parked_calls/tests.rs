@@ -157,7 +157,7 @@ fn a_state_opens_for_whom_it_was_sealed_and_in_time() {
     let start = Instant::now();
     let sealer = Sealer::new(start).unwrap();
     let until = start + Duration::from_mins(1);
-    let token = SealedCall { client: 7, exchange: Exchange(8), round: 9, until };
+    let token = SealedCall { client: 7, exchange: Exchange(8), round: 9, until, owner: None };
     let state = sealer.seal(token, b"ann").unwrap();
     assert!(sealer.is_ours(&state) && Sealer::is_sealed(&state));
     assert_eq!(sealer.open(&state, b"ann", start), Some(token));
@@ -175,8 +175,9 @@ fn any_flipped_character_is_noticed() {
     let start = Instant::now();
     let sealer = Sealer::new(start).unwrap();
     let until = start + Duration::from_mins(1);
-    let state =
-        sealer.seal(SealedCall { client: 1, exchange: Exchange(1), round: 1, until }, b"").unwrap();
+    let state = sealer
+        .seal(SealedCall { client: 1, exchange: Exchange(1), round: 1, until, owner: None }, b"")
+        .unwrap();
     for at in 0..state.len() {
         let mut forged = state.clone().into_bytes();
         forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
@@ -184,7 +185,7 @@ fn any_flipped_character_is_noticed() {
         assert_eq!(sealer.open(&forged, b"", start), None, "character {at}");
     }
     for garbage in ["", "!!", "AAAA"] {
-        let garbage = format!("{}{garbage}", sealer.mark);
+        let garbage = format!("{}{garbage}", sealer.keys[0].0);
         assert_eq!(sealer.open(&garbage, b"", start), None, "{garbage}");
     }
 }
