@@ -182,7 +182,7 @@ check_clippy() {
         cargo clippy --package switchboard-net --no-default-features --features "$some" --locked -- -D warnings
     done
     # The first is the README's.
-    for some in console keyring; do
+    for some in console keyring redis; do
         cargo clippy --package switchboard --no-default-features --features "$some" --locked -- -D warnings
     done
 }

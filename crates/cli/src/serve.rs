@@ -25,6 +25,7 @@ use switchboard_net::access::{ApiKey, Authenticate, Guard, Regex};
 use switchboard_net::auth::bounded;
 use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::Call;
+use switchboard_net::cluster::replica::Replica;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::connection::unread::Unread;
 use switchboard_net::http::body::BodyBudget;
@@ -231,6 +232,8 @@ pub(crate) struct Around {
     pub(crate) authenticator: Option<Arc<Authenticator>>,
     pub(crate) bounds: GatewayBounds,
     pub(crate) console: Option<ConsoleEntrance>,
+    /// Which replica this is, if there are several.
+    pub(crate) replica: Option<Arc<Replica>>,
 }
 
 /// Another way in to all servers together, and to each: for the page of the console.
@@ -406,8 +409,8 @@ impl Web {
         web: &WebArgs,
     ) -> CommandResult<(Self, ServedSites)> {
         raise_open_files();
-        let Around { pages, authenticator, bounds, console } = around;
-        let mut template = options(args, web)?;
+        let Around { pages, authenticator, bounds, console, replica } = around;
+        let mut template = options(args, web)?.replica(replica);
         let identity = args.identity_files().map(watch_identity).transpose()?;
         let (listener, address) = bind(&args.host, port).await?;
         let by_keys = authenticator.as_ref().map(|authenticator| authenticator.is_open());
@@ -453,7 +456,7 @@ impl Web {
     }
 
     /// What it serves.
-    #[cfg(feature = "console")]
+    #[cfg(any(feature = "console", feature = "redis"))]
     pub(crate) fn sites(&self) -> &Sites {
         &self.sites
     }

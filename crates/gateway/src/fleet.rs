@@ -26,14 +26,16 @@ use serde_json::json;
 use switchboard_net::backend::Backend as _;
 use switchboard_net::bridge::Bridge;
 use switchboard_net::client::{ClientOptions, Declined};
+use switchboard_net::cluster::replica::Replica;
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::http::fetch::Fetch;
+use switchboard_net::parked_calls::Sealer;
 use switchboard_net::roster::{
     AddError, Cache, Deferred, ListCounts, ListKind, Roster, RosterOptions, ServerPhase,
     ServerState,
 };
 use switchboard_net::upstream::{ClientIdentity, ServerTarget};
-use switchboard_net::{Either, race};
+use switchboard_net::{Either, now, race};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::limits::Limits;
 use tokio::sync::watch;
@@ -116,6 +118,8 @@ pub struct FleetOptions {
     pub connector: Option<Arc<UserConnector>>,
     /// Keeps what servers say on stderr.
     pub stderr: Option<Arc<StderrLogs>>,
+    /// Which replica of a cluster this is, if there are several.
+    pub replica: Option<Arc<Replica>>,
 }
 
 impl Fleet {
@@ -193,6 +197,14 @@ impl Fleet {
     /// What servers say on stderr, if it is kept.
     pub fn stderr(&self) -> Option<&Arc<StderrLogs>> {
         self.options.stderr.as_ref()
+    }
+
+    /// Seals states that clients carry back. All replicas of a cluster open them.
+    pub(crate) fn sealer(&self, purpose: &str) -> Option<Sealer> {
+        match &self.options.replica {
+            Some(replica) => Some(replica.sealer(purpose)),
+            None => Sealer::new(now()).ok(),
+        }
     }
 
     /// What sees the calls.

@@ -90,7 +90,7 @@ impl Views {
         only: Option<Arc<str>>,
         authenticator: &Arc<Authenticator>,
     ) -> Arc<Self> {
-        let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok();
+        let sealer = fleet.sealer(&format!("servers {}", members.join(" ")));
         let views = Arc::new_cyclic(|this: &Weak<Self>| {
             let views = Weak::clone(this);
             let regrant = move || {

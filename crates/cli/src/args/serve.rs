@@ -265,9 +265,34 @@ pub(crate) struct GatewayArgs {
     pub(crate) no_cache: bool,
     #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
+    #[cfg(feature = "redis")]
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
     /// Seconds between attempts to reach a server that has failed, for tests
     #[arg(long, value_name = "SECONDS", hide = true, value_parser = up_to(86_400))]
     pub(crate) probe_every: Option<u64>,
+}
+
+/// How a gateway is one of several replicas.
+#[cfg(feature = "redis")]
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Several replicas")]
+pub(crate) struct ClusterArgs {
+    /// Be one of several replicas that share this Redis or Valkey: redis:// or rediss://
+    ///
+    /// Clients may send each request to any replica. All replicas have the same key: 32 random
+    /// bytes, as 64 hexadecimal digits, in SWITCHBOARD_CLUSTER_KEY or --cluster-key-file.
+    #[arg(long, value_name = "URL", conflicts_with = "stdio")]
+    pub(crate) cluster: Option<String>,
+    /// The address where other replicas reach this one; never show it to clients
+    #[arg(long, requires = "cluster", value_name = "HOST:PORT", default_value = "0.0.0.0:3002")]
+    pub(crate) cluster_listen: String,
+    /// What other replicas call that address (default: what it listens on)
+    #[arg(long, requires = "cluster", value_name = "HOST:PORT")]
+    pub(crate) cluster_advertise: Option<String>,
+    /// The file with the key of the cluster; an older key may follow on the next line
+    #[arg(long, requires = "cluster", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) cluster_key_file: Option<PathBuf>,
 }
 
 const SERVE_EXAMPLES: &str = "\

@@ -35,8 +35,14 @@ use crate::serve::{self, Around, ServedAt, ServedSites, Web};
 use crate::sign_in::UserStore;
 use crate::signal::StopSignal;
 use crate::{command, header, log, sign_in, target};
+use cluster::JoinedCluster;
 use console::ServedConsole;
 
+#[cfg(feature = "redis")]
+mod cluster;
+#[cfg(not(feature = "redis"))]
+#[path = "serve/no_cluster.rs"]
+mod cluster;
 #[cfg(feature = "console")]
 mod console;
 #[cfg(not(feature = "console"))]
@@ -68,7 +74,9 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
     let by = Some(fetch.clone());
     let accounts = sign_in::shared_accounts(&args.credentials);
     let connector = Some(UserConnector::new(accounts.clone(), fetch.clone()));
+    let cluster = cluster::join(args).await?;
     let options = FleetOptions {
+        replica: cluster.as_ref().map(JoinedCluster::replica),
         cache,
         monitor,
         is_stdio,
@@ -90,7 +98,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
         listening.end_listens();
     });
     let follow = Follow::new(args, &gateway, &reading, &stop)?;
-    let ended = serve(args, &gateway, connector, follow, stop).await;
+    let ended = serve(args, &gateway, connector, (follow, cluster), stop).await;
     gateway.close().await;
     gateway.fleet().monitor().flush().await;
     ended
@@ -100,7 +108,7 @@ async fn serve(
     args: &GatewayArgs,
     gateway: &Arc<Gateway>,
     connector: Option<Arc<UserConnector>>,
-    mut follow: Follow,
+    (mut follow, cluster): (Follow, Option<JoinedCluster>),
     stop: StopSignal,
 ) -> CommandResult {
     let (plan, web) = (gateway.plan(), WebArgs::default());
@@ -128,7 +136,8 @@ async fn serve(
     let console = console::start(args, gateway, &stop);
     pages.extend(console.iter().flat_map(ServedConsole::pages));
     let entrance = console.as_ref().map(ServedConsole::entrance);
-    let around = Around { pages, authenticator, bounds: plan.bounds, console: entrance };
+    let replica = cluster.as_ref().map(JoinedCluster::replica);
+    let around = Around { pages, authenticator, bounds: plan.bounds, console: entrance, replica };
     let (web, mut sites) = Web::bind(around, limits, port, &serve_args, &web).await?;
     follow.found_at = connector.map(|connector| (connector, web.at()));
     follow.set_base(&plan);
@@ -139,7 +148,10 @@ async fn serve(
     let _following = follow.run(Some(sites));
     let _summary = summary::tell(gateway, Some(web.at()), link);
     let _links = console.map(ServedConsole::tell_links);
-    web.serve(stop).await;
+    match cluster {
+        Some(cluster) => cluster.serve(web, stop).await,
+        None => web.serve(stop).await,
+    }
     Ok(())
 }
 

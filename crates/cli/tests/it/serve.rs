@@ -14,6 +14,8 @@ use crate::web::send;
 mod access;
 mod bad;
 mod bounds;
+#[cfg(feature = "redis")]
+mod cluster;
 mod common;
 mod console;
 mod credential;

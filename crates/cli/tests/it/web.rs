@@ -109,11 +109,16 @@ impl Events {
 
     /// The same for somebody with a key.
     pub(crate) fn open_as(port: u16, path: &str, key: &str) -> Self {
+        Self::open_with(port, path, &format!("X-API-Key: {key}\r\n"))
+    }
+
+    /// The same with further lines in the head.
+    pub(crate) fn open_with(port: u16, path: &str, more: &str) -> Self {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         // HTTP/1.0 keeps chunk sizes out of the lines.
         let head = format!(
-            "GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nX-API-Key: {key}\r\n\
+            "GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n{more}\
              Accept: text/event-stream\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();

@@ -207,7 +207,7 @@ async fn a_call_that_nobody_wants_any_more_is_dropped_at_its_server() {
 }
 
 /// A call of a modern client, by hand.
-fn modern(port: u16, tool: &str, more: &Value) -> Value {
+pub(super) fn modern(port: u16, tool: &str, more: &Value) -> Value {
     let mut params = json!({"name": tool, "arguments": {}, "_meta": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
