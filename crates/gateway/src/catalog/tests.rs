@@ -157,8 +157,8 @@ fn names_that_stay_as_they_are_belong_to_the_first_server_that_has_them() {
     let definitions =
         vec![tool("b", "read"), tool("a", "read"), tool("b", "x.y"), tool("b", "own")];
     let catalog = Catalog::new(definitions, |_| Some(plan.clone().into()));
-    assert_eq!(catalog.tool("read").unwrap().server, "a".into());
-    assert_eq!(catalog.tool("own").unwrap().server, "b".into());
+    assert_eq!(&*catalog.tool("read").unwrap().server, "a");
+    assert_eq!(&*catalog.tool("own").unwrap().server, "b");
     let lost = Collision { name: "read".to_owned(), kept: "a".into(), lost: "b".into() };
     assert_eq!(catalog.collisions, [lost]);
     assert_eq!(catalog.tool(&bare_name("x.y")).unwrap().name, "x.y");

@@ -133,7 +133,7 @@ async fn a_key_that_is_taken_away_works_no_more_and_others_go_on() {
         assert_eq!(seen(&bob).await, "b__t - +", "{era:?}");
         let open: Vec<_> =
             place.authenticator.counts().into_iter().map(|(name, ..)| name).collect();
-        assert_eq!(open, ["bob".into()]);
+        assert_eq!(open, [Arc::<str>::from("bob")]);
         place.fleet.close().await;
     }
 }

@@ -159,7 +159,7 @@ async fn redis_does_what_the_model_does() {
         let store = store.expect("a good URL");
         let (mut chance, mut model) = (Chance(seed), ModelStore::default());
         for round in 0..200 {
-            let mut commands: Vec<_> = (0..1 + chance.below(9)).map(|_| chance.command()).collect();
+            let mut commands: Vec<_> = (0..=chance.below(9)).map(|_| chance.command()).collect();
             if round == 100 {
                 // More than a log holds, by a newer owner.
                 let (name, entries): (ClaimName, _) = ("a".into(), (0..5000).map(entry).collect());

@@ -83,18 +83,18 @@ impl Replicas {
         self.ports[self.turn % self.ports.len()]
     }
 
-    /// Greets the replica at `port`: the id of the session.
-    fn greet(&self, port: u16) -> String {
-        let hello = request(0, "initialize", &greeting());
-        let answer = post(port, &[], hello.as_bytes());
-        assert_eq!(answer.status, 200, "{answer:?}");
-        answer.header("mcp-session-id").expect("a session id").to_owned()
-    }
-
     fn ready(&mut self, session: &str) {
         let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
         assert_eq!(in_session(self.next(), session, &ready).status, 202);
     }
+}
+
+/// Greets the replica at `port`: the id of the session.
+fn greet(port: u16) -> String {
+    let hello = request(0, "initialize", &greeting());
+    let answer = post(port, &[], hello.as_bytes());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.header("mcp-session-id").expect("a session id").to_owned()
 }
 
 fn request(id: u64, method: &str, params: &Value) -> String {
@@ -117,7 +117,7 @@ fn legacy() -> Value {
 #[test]
 fn each_request_of_a_session_may_go_to_another_replica() {
     let mut replicas = Replicas::start(&legacy());
-    let sessions: Vec<_> = replicas.ports.iter().map(|&port| replicas.greet(port)).collect();
+    let sessions: Vec<_> = replicas.ports.iter().copied().map(greet).collect();
     for session in &sessions {
         let (owner, rest) = session.split_once('-').expect("a hint");
         assert_eq!((owner.len(), rest.len()), (8, 32), "{session}");
@@ -153,7 +153,7 @@ fn each_request_of_a_session_may_go_to_another_replica() {
 #[test]
 fn a_stream_is_read_at_another_replica() {
     let mut replicas = Replicas::start(&legacy());
-    let session = replicas.greet(replicas.ports[0]);
+    let session = greet(replicas.ports[0]);
     replicas.ready(&session);
     let uri = json!({"uri": "test://watched-resource"});
     let watch = request(1, "resources/subscribe", &uri);
@@ -214,7 +214,7 @@ fn a_parked_call_goes_on_from_any_replica() {
 #[test]
 fn a_killed_replica_takes_only_its_own_sessions_along() {
     let replicas = Replicas::start(&legacy());
-    let sessions: Vec<_> = replicas.ports.iter().map(|&port| replicas.greet(port)).collect();
+    let sessions: Vec<_> = replicas.ports.iter().copied().map(greet).collect();
     replicas.processes[0].signal(Signal::KILL);
     let [_, one, other] = replicas.ports[..] else { panic!("three replicas") };
     let deadline = Instant::now() + PATIENCE;
