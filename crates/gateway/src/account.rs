@@ -25,6 +25,7 @@ use switchboard_proto::auth::{AuthError, Challenge, Secret};
 use tokio::time::Instant;
 
 use crate::config::{AccountOwner, OauthPlan};
+use crate::credential::FixedHeaders;
 use crate::lock;
 use crate::plan::ServerPlan;
 use exchange::ExchangeCredential;
@@ -349,28 +350,6 @@ impl Credential for UserCredential {
         if let Some(theirs) = self.find(user.principal) {
             theirs.credential.sign(user, request);
         }
-    }
-}
-
-/// The headers of a file, which never change.
-struct FixedHeaders(HeaderMap);
-
-impl Credential for FixedHeaders {
-    fn passes(&self) -> &[HeaderName] {
-        &[]
-    }
-
-    fn digest(&self, _: CredentialUser<'_>, digest: &mut IdentityDigest) {
-        digest.add_headers(&self.0);
-    }
-
-    fn headers<'c>(
-        &'c self,
-        _: CredentialUser<'c>,
-        refusal: Option<&'c CredentialRefusal>,
-    ) -> Fetching<'c> {
-        let found = refusal.is_none().then(|| self.0.clone().into());
-        Box::pin(std::future::ready(Ok(found)))
     }
 }
 

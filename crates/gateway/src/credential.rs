@@ -244,5 +244,27 @@ impl Credential for CredentialSource {
     }
 }
 
+/// The headers of a file, which never change.
+pub(crate) struct FixedHeaders(pub(crate) HeaderMap);
+
+impl Credential for FixedHeaders {
+    fn passes(&self) -> &[HeaderName] {
+        &[]
+    }
+
+    fn digest(&self, _: CredentialUser<'_>, digest: &mut IdentityDigest) {
+        digest.add_headers(&self.0);
+    }
+
+    fn headers<'c>(
+        &'c self,
+        _: CredentialUser<'c>,
+        refusal: Option<&'c CredentialRefusal>,
+    ) -> Fetching<'c> {
+        let found = refusal.is_none().then(|| self.0.clone().into());
+        Box::pin(std::future::ready(Ok(found)))
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -48,6 +48,8 @@ pub struct BadStoreUrl {
 pub struct RedisStore {
     client: Client,
     prefix: String,
+    /// How long the store may take to answer.
+    patience: Duration,
     connection: Mutex<Option<MultiplexedConnection>>,
     connections: AtomicU64,
 }
@@ -61,7 +63,13 @@ impl RedisStore {
             why: why.to_string(),
         })?;
         let (connection, connections) = (Mutex::new(None), AtomicU64::new(0));
-        Ok(Self { client, prefix: prefix.to_owned(), connection, connections })
+        Ok(Self { client, prefix: prefix.to_owned(), patience: ANSWER, connection, connections })
+    }
+
+    /// The same, where nobody waits for the store.
+    #[must_use]
+    pub fn patient(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     async fn connection(&self) -> Result<MultiplexedConnection, StoreAway> {
@@ -71,7 +79,7 @@ impl RedisStore {
         }
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT))
-            .set_response_timeout(Some(ANSWER));
+            .set_response_timeout(Some(self.patience));
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
         let connected = connecting.await.map_err(|why| away(&why))?;
         self.connections.fetch_add(1, Ordering::Relaxed);

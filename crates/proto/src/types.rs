@@ -179,7 +179,7 @@ macro_rules! object {
             pub other: $crate::types::JsonObject,
         }
 
-        impl $crate::types::member::Members for $name {
+        impl $crate::types::member::WriteMembers for $name {
             fn write<M>(&self, to: &mut M, tag: Option<&str>) -> Result<(), M::Error>
             where
                 M: serde::ser::SerializeMap,

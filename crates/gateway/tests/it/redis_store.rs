@@ -46,7 +46,7 @@ impl RedisServer {
 
     fn store(&self) -> RedisStore {
         let url = format!("redis://127.0.0.1:{}", self.port);
-        RedisStore::new(&url, "sb").expect("a good URL")
+        RedisStore::new(&url, "sb").expect("a good URL").patient(PATIENCE)
     }
 
     fn kill(&mut self) {
@@ -156,7 +156,7 @@ async fn redis_does_what_the_model_does() {
     for seed in 0..8 {
         let store =
             RedisStore::new(&format!("redis://127.0.0.1:{}", server.port), &format!("t{seed}"));
-        let store = store.expect("a good URL");
+        let store = store.expect("a good URL").patient(PATIENCE);
         let (mut chance, mut model) = (Chance(seed), ModelStore::default());
         for round in 0..200 {
             let mut commands: Vec<_> = (0..=chance.below(9)).map(|_| chance.command()).collect();

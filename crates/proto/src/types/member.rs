@@ -46,7 +46,7 @@ fn read_member<T: DeserializeOwned>(value: &Value) -> serde_json::Result<T> {
 }
 
 /// A type that is written as the members of an object.
-pub(super) trait Members {
+pub(super) trait WriteMembers {
     /// Writes the members that it has, each once; `tag` is written already.
     fn write<M: SerializeMap>(&self, to: &mut M, tag: Option<&str>) -> Result<(), M::Error>;
 }
@@ -55,7 +55,7 @@ pub(super) trait Members {
 pub(super) fn write_object<S: Serializer>(
     to: S,
     tag: Option<(&str, &str)>,
-    members: &impl Members,
+    members: &impl WriteMembers,
 ) -> Result<S::Ok, S::Error> {
     let mut object = to.serialize_map(None)?;
     if let Some((tag, kind)) = tag {
@@ -69,7 +69,7 @@ pub(super) fn write_object<S: Serializer>(
 pub(super) fn write_typed<S: Serializer>(
     to: S,
     kind: &str,
-    members: &impl Members,
+    members: &impl WriteMembers,
 ) -> Result<S::Ok, S::Error> {
     write_object(to, Some(("type", kind)), members)
 }

@@ -11,8 +11,8 @@ use switchboard_proto::types::{
     InitializeParams, InitializeResult, InputRequiredResult, ListParams, ListPromptsResult,
     ListResourcesResult, ListRootsResult, ListTemplatesResult, ListToolsResult, ListedTool,
     ListenParams, LogNote, ProgressNote, ReadResourceParams, ReadResourceResult, SampleParams,
-    SampleResult, ServerCapabilities, SetLevelParams, TaskParams, TaskState, UpdateTaskParams,
-    read,
+    SampleResult, SamplingMessage, ServerCapabilities, SetLevelParams, TaskParams, TaskState,
+    UpdateTaskParams, read,
 };
 use switchboard_testkit::source;
 
@@ -28,17 +28,23 @@ struct Fate {
 const WRONG: &[(&str, &str)] = &[
     ("CallToolParams", "[1,2]"),
     ("CallToolParams", "{}"),
+    ("ElicitParams", r#"{"message":"m","requestedSchema":{}}"#),
+    ("ElicitParams", r#"{"message":"m"}"#),
     ("InitializeParams", r#"{"capabilities":{"sampling":{}},"protocolVersion":"2025-11-25"}"#),
     ("InitializeParams", "{}"),
+    ("InitializeResult", A_SERVER_WITHOUT_A_VERSION),
     ("LogNote", r#"{"data":1}"#),
     ("SampleParams", r#"{"_meta":{"progressToken":1},"of":"%s"}"#),
     ("SampleParams", "{}"),
     ("SampleResult", r#"{"content":{"text":"x","type":"text"},"model":"m"}"#),
     ("SampleResult", r#"{"model":"m"}"#),
+    ("SamplingMessage", r#"{"role":"assistant"}"#),
     ("TaskParams", r#"{"taskId":1}"#),
     ("TaskParams", r#"{"taskId":2}"#),
     ("TaskParams", r#"{"taskId":8}"#),
 ];
+
+const A_SERVER_WITHOUT_A_VERSION: &str = r#"{"capabilities":{"logging":{},"resources":{"subscribe":true},"tasks":{"requests":{"tools":{"call":{}}}},"tools":{"listChanged":true}},"protocolVersion":"2025-11-25","serverInfo":{"name":"s"}}"#;
 
 /// How many values of each type are read, at the least; fewer mean that this test does not find
 /// them. Those that are in no text of the repository are tested beside their types.
@@ -66,6 +72,7 @@ const LEAST: &[(&str, usize)] = &[
     ("ReadResourceParams", 3),
     ("ReadResourceResult", 4),
     ("SampleResult", 4),
+    ("SamplingMessage", 2),
     ("ServerCapabilities", 45),
     ("SetLevelParams", 1),
     ("TaskParams", 70),
@@ -150,8 +157,9 @@ fn rewrite_object(value: &Value, fates: &mut Fates) {
         () if has("contents") => rewrite::<ReadResourceResult>(value, fates),
         () if has("messages") => rewrite::<GetPromptResult>(value, fates),
         () if has("model") => rewrite::<SampleResult>(value, fates),
-        () if has("content") || has("structuredContent") => rewrite::<CallToolResult>(value, fates),
         () if has("action") => rewrite::<ElicitResult>(value, fates),
+        () if has("role") => rewrite::<SamplingMessage>(value, fates),
+        () if has("content") || has("structuredContent") => rewrite::<CallToolResult>(value, fates),
         () if has("completion") => rewrite::<CompleteResult>(value, fates),
         () if has("taskId") && has("status") => rewrite::<TaskState>(value, fates),
         () if has("taskId") && has("inputResponses") => rewrite::<UpdateTaskParams>(value, fates),
@@ -165,10 +173,15 @@ fn rewrite_object(value: &Value, fates: &mut Fates) {
     }
 }
 
+/// Where this is.
+const OWN_PATH: &str = "crates/testkit/tests/it/types.rs";
+
 #[test]
 fn every_message_in_the_repository_is_written_as_it_was_read() {
     let mut fates = Fates::new();
-    for source in source::read_all(&source::root()).unwrap() {
+    let sources = source::read_all(&source::root()).unwrap();
+    // What is wrong on purpose is listed here.
+    for source in sources.iter().filter(|source| source.path != OWN_PATH) {
         let lines: Vec<_> = source.lines.iter().map(|line| line.text.as_str()).collect();
         let text = lines.join("\n");
         for (start, _) in text.match_indices("{\"") {

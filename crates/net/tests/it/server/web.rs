@@ -401,7 +401,7 @@ async fn an_address_that_is_taken_is_an_error() {
 async fn a_server_is_served_at_an_address_in_one_line() {
     let server = fixture().build().unwrap();
     // Another program may take the port before the server does.
-    let served = async {
+    let calling = async {
         loop {
             let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
             let serving = server.serve_http(free);
@@ -422,5 +422,5 @@ async fn a_server_is_served_at_an_address_in_one_line() {
             }
         }
     };
-    assert_eq!(within(served).await["content"][0]["text"], "5");
+    assert_eq!(within(calling).await["content"][0]["text"], "5");
 }
