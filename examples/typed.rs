@@ -76,7 +76,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 let options: Vec<_> = options.iter().map(|option| &*option.title).collect();
                 println!("  {name} {}", options.join(" or "));
             }
-            Ok(ElicitResult::accept(json!({"city": "Oslo", "by": "bus"})))
+            Ok(ElicitResult::accept(json!({"city": "Oslo", "by": "bus"}))?)
         })
         .answer_sampling(async |request| {
             println!("a model is asked: {}", request.messages[0].content.text());

@@ -140,7 +140,7 @@
 //!
 //! // At the client:
 //! let options = Client::builder()
-//!     .answer_elicitation(async |form| Ok(ElicitResult::accept(json!({"pizzas": 2}))));
+//!     .answer_elicitation(async |form| Ok(ElicitResult::accept(json!({"pizzas": 2}))?));
 //! async fn hungry(client: &Client) -> Result<u32, CallError> {
 //!     let bill: Bill = client.call_tool_as("order", json!({})).await?;
 //!     Ok(bill.euros)

@@ -22,6 +22,8 @@
 //! These rules hold for all of them:
 //!
 //! - Unknown members are in `other`, and so are optional members that do not fit their type.
+//!   One that is set afterwards takes the place of what is there.
+//! - An item of a list that does not fit hides no other: [`Items`] keeps it as it came.
 //!   Unknown words of a list (a role, a status) and unknown kinds of content are variants
 //!   called `Other`. So is a block that lacks what its kind has.
 //! - Whatever is read is written again as it was, with two exceptions: an optional member that
@@ -62,6 +64,7 @@ use serde_json::{Number, Value};
 mod content;
 mod elicitation;
 mod handshake;
+mod items;
 mod lists;
 mod member;
 mod notifications;
@@ -82,6 +85,7 @@ pub use handshake::{
     InitializeResult, InputRequest, InputRequiredResult, ListCapability, ResourcesCapability,
     SamplingCapability, ServerCapabilities, TasksCapability,
 };
+pub use items::Items;
 pub use lists::{
     CompleteParams, CompleteResult, CompletedArgument, CompletionContext, CompletionReference,
     CompletionValues, GetPromptParams, GetPromptResult, ListPromptsResult, ListResourcesResult,
@@ -90,8 +94,8 @@ pub use lists::{
 };
 pub use member::whole;
 pub use notifications::{
-    CancelledNote, ElicitedNote, Level, ListenParams, ListenedNote, LogNote, ProgressNote,
-    ServerNotification, SetLevelParams, SubscriptionFilter, UpdatedNote,
+    CancelledNote, ElicitedNote, Level, ListChangedNote, ListenParams, ListenedNote, LogNote,
+    ProgressNote, ServerNotification, SetLevelParams, SubscriptionFilter, UpdatedNote,
 };
 pub use sampling::{
     IncludeContext, ModelHint, ModelPreferences, SampleContent, SampleParams, SampleResult,
@@ -165,24 +169,37 @@ macro_rules! object {
         }
     ) => {
         $(#[doc = $about])*
-        #[derive(Clone, Debug, PartialEq, Serialize)]
-        #[serde(rename_all = "camelCase")]
+        #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub struct $name {
-            $(
-                $(#[doc = $must_about])*
-                $(#[serde($($must_serde)*)])?
-                pub $must: $must_type,
-            )*
-            $(
-                $(#[doc = $may_about])*
-                $(#[serde(rename = $may_name)])?
-                #[serde(skip_serializing_if = "Option::is_none")]
-                pub $may: Option<$may_type>,
-            )*
-            /// Members that are not named here, and those that do not fit.
-            #[serde(flatten)]
+            $($(#[doc = $must_about])* pub $must: $must_type,)*
+            $($(#[doc = $may_about])* pub $may: Option<$may_type>,)*
+            /// Members that are not named here, and those that do not fit. One whose field is
+            /// set is not written.
             pub other: $crate::types::JsonObject,
+        }
+
+        impl $crate::types::member::WriteMembers for $name {
+            fn write<M>(&self, to: &mut M, tag: Option<&str>) -> Result<(), M::Error>
+            where
+                M: serde::ser::SerializeMap,
+            {
+                $(to.serialize_entry(object!(@wire $must $($($must_serde)*)?), &self.$must)?;)*
+                $(if let Some(value) = &self.$may {
+                    to.serialize_entry(object!(@name $may $($may_name)?), value)?;
+                })*
+                $crate::types::member::write_other(to, &self.other, |name| {
+                    Some(name) == tag
+                        $(|| name == object!(@wire $must $($($must_serde)*)?))*
+                        $(|| self.$may.is_some() && name == object!(@name $may $($may_name)?))*
+                })
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                $crate::types::member::write_object(to, None, self)
+            }
         }
 
         impl<'de> Deserialize<'de> for $name {
@@ -225,7 +242,9 @@ macro_rules! object {
     (@take $from:ident $member:ident $(rename = $name:literal)?) => {
         $crate::types::member::take_required(&mut $from, object!(@name $member $($name)?))
     };
-    (@name $member:ident) => { &$crate::types::member::camel_case(stringify!($member)) };
+    (@wire $member:ident default) => { object!(@name $member) };
+    (@wire $member:ident $(rename = $name:literal)?) => { object!(@name $member $($name)?) };
+    (@name $member:ident) => { $crate::types::member::camel_case(stringify!($member)).as_str() };
     (@name $member:ident $name:literal) => { $name };
     (@initial) => { None };
     (@initial $initial:literal) => { Some($initial.into()) };

@@ -10,6 +10,7 @@ use switchboard_proto::failure::Failure;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
+use switchboard_proto::types::Unfit;
 
 use super::cache::ResponseCache;
 
@@ -27,6 +28,7 @@ pub struct Notification {
 
 /// How far a call has got.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Progress {
     /// Grows with each report.
     pub progress: f64,
@@ -269,6 +271,13 @@ impl fmt::Debug for CallOptions {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct Declined(pub String);
+
+/// An answer that cannot be given, such as content of a form that is no object.
+impl From<Unfit> for Declined {
+    fn from(unfit: Unfit) -> Self {
+        Self(unfit.to_string())
+    }
+}
 
 /// An answer on its way.
 pub trait Answering: Future<Output = Result<Value, Declined>> + Send + 'static {}

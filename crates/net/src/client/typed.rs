@@ -7,9 +7,9 @@ use serde_json::Value;
 use switchboard_proto::method;
 use switchboard_proto::types::{
     CallToolResult, CompleteParams, CompleteResult, ElicitForm, ElicitResult, ElicitUrl,
-    GetPromptResult, Implementation, ListRootsResult, ListedPrompt, ListedResource, ListedTemplate,
-    ListedTool, ReadResourceResult, Root, SampleParams, SampleResult, ServerCapabilities,
-    ServerNotification, TaskState, read,
+    GetPromptResult, Implementation, Items, ListRootsResult, ListedPrompt, ListedResource,
+    ListedTemplate, ListedTool, ReadResourceResult, Root, SampleParams, SampleResult,
+    ServerCapabilities, ServerNotification, TaskState, read,
 };
 
 use super::options::{AnswerCallback, boxed};
@@ -18,7 +18,8 @@ use super::{CallError, CallOptions, Client, ClientOptions, Declined, Notificatio
 /// The methods of a [`Client`], with types in place of JSON.
 ///
 /// Each does what the method of the same name does, and reads the result. One that cannot be
-/// read is a [`CallError::Unfit`]; the method of [`Client`] gives it as it came.
+/// read is a [`CallError::Unfit`]; the method of [`Client`] gives it as it came. In a list, an
+/// item that cannot be read hides no other: [`Items::unfit`] has it.
 ///
 /// ```
 /// # use switchboard_net::client::{CallError, Client};
@@ -88,28 +89,28 @@ impl Client {
 
 impl TypedClient<'_> {
     /// All tools.
-    pub async fn tools(self) -> Result<Vec<ListedTool>, CallError> {
-        read_all(&self.client.tools().await?)
+    pub async fn tools(self) -> Result<Items<ListedTool>, CallError> {
+        Ok(Items::read(self.client.tools().await?))
     }
 
     /// All prompts.
-    pub async fn prompts(self) -> Result<Vec<ListedPrompt>, CallError> {
-        read_all(&self.client.prompts().await?)
+    pub async fn prompts(self) -> Result<Items<ListedPrompt>, CallError> {
+        Ok(Items::read(self.client.prompts().await?))
     }
 
     /// All resources.
-    pub async fn resources(self) -> Result<Vec<ListedResource>, CallError> {
-        read_all(&self.client.resources().await?)
+    pub async fn resources(self) -> Result<Items<ListedResource>, CallError> {
+        Ok(Items::read(self.client.resources().await?))
     }
 
     /// All templates of resources.
-    pub async fn templates(self) -> Result<Vec<ListedTemplate>, CallError> {
-        read_all(&self.client.templates().await?)
+    pub async fn templates(self) -> Result<Items<ListedTemplate>, CallError> {
+        Ok(Items::read(self.client.templates().await?))
     }
 
     /// All tasks that a server of 2025-11-25 remembers for us.
-    pub async fn tasks(self) -> Result<Vec<TaskState>, CallError> {
-        read_all(&self.client.tasks().await?)
+    pub async fn tasks(self) -> Result<Items<TaskState>, CallError> {
+        Ok(Items::read(self.client.tasks().await?))
     }
 
     /// Calls a tool; [`CallToolResult::failed`] says whether it failed.
@@ -167,10 +168,6 @@ impl TypedClient<'_> {
     }
 }
 
-fn read_all<T: DeserializeOwned>(items: &[Value]) -> Result<Vec<T>, CallError> {
-    items.iter().map(|item| Ok(read(item)?)).collect()
-}
-
 impl Task {
     /// All that was last seen of it, as a type.
     pub fn typed(&self) -> Result<TaskState, CallError> {
@@ -196,7 +193,7 @@ impl Notification {
 /// let options = ClientOptions::default()
 ///     .answer_roots(async || Ok(vec![Root::new("file:///project").name("project")]))
 ///     .answer_elicitation(async |form| match form.message.as_str() {
-///         "Are you sure?" => Ok(ElicitResult::accept(json!({"sure": true}))),
+///         "Are you sure?" => Ok(ElicitResult::accept(json!({"sure": true}))?),
 ///         _ => Ok(ElicitResult::decline()),
 ///     })
 ///     .answer_sampling(async |request| match request.messages.last() {

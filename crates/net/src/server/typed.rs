@@ -1,12 +1,14 @@
 //! Questions to the client as types: [`Context::typed`], and forms made from types.
 
+use std::error::Error as _;
+
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use switchboard_proto::method;
 use switchboard_proto::types::{
-    ClientCapabilities, Implementation, Root, SampleParams, SampleResult, Unfit, read, whole,
+    ClientCapabilities, Implementation, Items, Root, SampleParams, SampleResult, Unfit, read, whole,
 };
 
 use super::context::{Context, Elicited, form_complaint};
@@ -61,7 +63,8 @@ impl TypedContext<'_> {
     /// Asks a person to fill in a form that is made from a type.
     ///
     /// A form has fields of words, numbers, yes or no, and choices from enums without members;
-    /// `Option` makes a field optional. A type that has anything else is an internal error, and
+    /// `Option` makes a field optional. An answer that is no `T` is an error; what the form says
+    /// beyond the type is checked only with the feature `validate`. A type that has anything else is an internal error, and
     /// nobody is asked; [`form_schema`] tells beforehand.
     pub async fn elicit<T>(self, message: &str) -> Result<Elicited<T>, Error>
     where
@@ -71,9 +74,11 @@ impl TypedContext<'_> {
             form_schema::<T>().map_err(|why| Error::internal(why.to_string()).with_source(why))?;
         Ok(match self.cx.elicit(message, schema.clone()).await? {
             Elicited::Accept(content) => {
-                Elicited::Accept(read(&integers(content, &schema)).map_err(|why| {
+                Elicited::Accept(read(&integers(content, &schema)).map_err(|unfit| {
+                    // The client knows its answer, and not what our type is called.
+                    let why = unfit.source().map(ToString::to_string).unwrap_or_default();
                     let what = format!("the answer does not fit the form: {why}");
-                    Error::invalid_params(what).with_source(why)
+                    Error::invalid_params(what).with_source(unfit)
                 })?)
             }
             Elicited::Decline => Elicited::Decline,
@@ -90,10 +95,8 @@ impl TypedContext<'_> {
     }
 
     /// Asks where the client works.
-    pub async fn roots(self) -> Result<Vec<Root>, Error> {
-        let roots = self.cx.roots().await?;
-        let roots: Result<_, _> = roots.iter().map(read).collect();
-        roots.map_err(|why| unreadable(method::ROOTS, why))
+    pub async fn roots(self) -> Result<Items<Root>, Error> {
+        Ok(Items::read(self.cx.roots().await?))
     }
 
     /// Who the client says it is; none if it does not say, or not in the words of the protocol.

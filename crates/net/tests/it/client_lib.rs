@@ -47,7 +47,7 @@ pub(crate) fn discovered() -> Value {
 }
 
 /// A client of a modern endpoint.
-async fn modern(server: &mut HttpServer, options: ClientOptions) -> Client {
+pub(crate) async fn modern(server: &mut HttpServer, options: ClientOptions) -> Client {
     let connecting = options.connect(at(server));
     let answering = async { server.post("server/discover").await.result(discovered()).await };
     tokio::join!(connecting, answering).0.unwrap()

@@ -2,16 +2,17 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
+use super::member::write_typed;
 use super::{Annotations, Icon, JsonObject, Unfit, object};
 
 /// One block of content.
 ///
 /// Tool results and prompts have the first five kinds. Messages of models have text, pictures,
 /// sound, and the last two.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ContentBlock {
@@ -32,6 +33,21 @@ pub enum ContentBlock {
     /// A kind that this library does not know, or a block that lacks what its kind has.
     #[serde(untagged)]
     Other(Value),
+}
+
+impl Serialize for ContentBlock {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(block) => write_typed(to, "text", block),
+            Self::Image(block) => write_typed(to, "image", block),
+            Self::Audio(block) => write_typed(to, "audio", block),
+            Self::ResourceLink(block) => write_typed(to, "resource_link", block),
+            Self::Resource(block) => write_typed(to, "resource", block),
+            Self::ToolUse(block) => write_typed(to, "tool_use", block),
+            Self::ToolResult(block) => write_typed(to, "tool_result", block),
+            Self::Other(block) => block.serialize(to),
+        }
+    }
 }
 
 impl ContentBlock {

@@ -2,13 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use super::{JsonObject, Real, TaskWish, object};
+use super::member::write_typed;
+use super::{JsonObject, Real, TaskWish, Unfit, object, read};
 
-/// A question to a person.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+/// A question to a person. Its `mode` says which; one without is a form.
+///
+/// ```
+/// use serde_json::json;
+/// use switchboard_proto::types::{self, ElicitParams};
+///
+/// let page = json!({"mode": "url", "message": "Sign in", "url": "https://a.test"});
+/// assert!(matches!(types::read(&page)?, ElicitParams::Url(page) if page.message == "Sign in"));
+/// let dance = json!({"mode": "dance", "message": "Dance"});
+/// assert!(matches!(types::read(&dance)?, ElicitParams::Other(_)));
+/// # Ok::<_, types::Unfit>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum ElicitParams {
@@ -16,6 +29,21 @@ pub enum ElicitParams {
     Form(ElicitForm),
     /// A page to visit; from 2025-11-25 on.
     Url(ElicitUrl),
+    /// A question of a mode that this library does not know.
+    Other(Value),
+}
+
+impl<'de> Deserialize<'de> for ElicitParams {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let params = Value::deserialize(from)?;
+        let mode = params.get("mode").filter(|mode| !mode.is_null());
+        let read = match mode.map(Value::as_str) {
+            None | Some(Some("form")) => ElicitForm::deserialize(&params).map(Self::Form),
+            Some(Some("url")) => ElicitUrl::deserialize(&params).map(Self::Url),
+            Some(_) => return Ok(Self::Other(params)),
+        };
+        read.map_err(D::Error::custom)
+    }
 }
 
 object! {
@@ -84,7 +112,7 @@ impl FormSchema {
 }
 
 /// A field of a form.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(tag = "type", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum FormField {
@@ -101,6 +129,19 @@ pub enum FormField {
     /// A kind that this library does not know.
     #[serde(untagged)]
     Other(Value),
+}
+
+impl Serialize for FormField {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::String(field) => write_typed(to, "string", field),
+            Self::Number(field) => write_typed(to, "number", field),
+            Self::Integer(field) => write_typed(to, "integer", field),
+            Self::Boolean(field) => write_typed(to, "boolean", field),
+            Self::Array(field) => write_typed(to, "array", field),
+            Self::Other(field) => field.serialize(to),
+        }
+    }
 }
 
 impl FormField {
@@ -252,10 +293,11 @@ object! {
     /// use serde_json::json;
     /// use switchboard_proto::types::{ElicitAction, ElicitResult};
     ///
-    /// let answer = ElicitResult::accept(json!({"name": "Ada"}));
+    /// let answer = ElicitResult::accept(json!({"name": "Ada"}))?;
     /// assert_eq!(answer.action, ElicitAction::Accept);
     /// assert_eq!(answer.content.unwrap()["name"], "Ada");
     /// assert_eq!(ElicitResult::decline().content, None);
+    /// # Ok::<_, switchboard_proto::types::Unfit>(())
     /// ```
     pub struct ElicitResult {
         /// What they did.
@@ -271,15 +313,16 @@ object! {
 }
 
 impl ElicitResult {
-    /// They filled in the form like this; anything but an object is nothing. Or they agree to
-    /// visit the page, which takes no content.
-    pub fn accept(content: impl Serialize) -> Self {
-        let content = serde_json::to_value(content).unwrap_or_default();
-        let content = match content {
-            Value::Object(content) => Some(content),
-            _ => None,
-        };
-        Self { content, ..Self::new(ElicitAction::Accept) }
+    /// They filled in the form like this. Whatever is no object is no answer to a form.
+    pub fn accept(content: impl Serialize) -> Result<Self, Unfit> {
+        let unfit = |why| Unfit::new::<JsonObject>(&Value::Null, why);
+        let content: JsonObject = read(&serde_json::to_value(content).map_err(unfit)?)?;
+        Ok(Self::new(ElicitAction::Accept).content(content))
+    }
+
+    /// They agree to visit the page, which takes no content.
+    pub fn accept_page() -> Self {
+        Self::new(ElicitAction::Accept)
     }
 
     /// They said no.

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
+use super::member::write_other;
 use super::{
-    Annotations, CacheScope, ContentBlock, Icon, JsonObject, ResourceContents, Role, object,
+    Annotations, CacheScope, ContentBlock, Icon, Items, JsonObject, ResourceContents, Role, object,
 };
 
 object! {
     /// A page of the list of prompts.
     pub struct ListPromptsResult {
         /// The prompts.
-        pub prompts: Vec<ListedPrompt>,
+        pub prompts: Items<ListedPrompt>,
         optional {
             /// Where the next page begins; none on the last.
             pub next_cursor: String,
@@ -113,7 +115,7 @@ object! {
     /// A page of the list of resources.
     pub struct ListResourcesResult {
         /// The resources.
-        pub resources: Vec<ListedResource>,
+        pub resources: Items<ListedResource>,
         optional {
             /// Where the next page begins; none on the last.
             pub next_cursor: String,
@@ -159,7 +161,7 @@ object! {
     /// A page of the list of templates.
     pub struct ListTemplatesResult {
         /// The templates.
-        pub resource_templates: Vec<ListedTemplate>,
+        pub resource_templates: Items<ListedTemplate>,
         optional {
             /// Where the next page begins; none on the last.
             pub next_cursor: String,
@@ -252,7 +254,7 @@ object! {
 }
 
 /// Whose argument is to be completed.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(tag = "type")]
 #[non_exhaustive]
 pub enum CompletionReference {
@@ -277,6 +279,21 @@ pub enum CompletionReference {
     /// Something that this library does not know.
     #[serde(untagged)]
     Other(Value),
+}
+
+impl Serialize for CompletionReference {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let (kind, member, value, other) = match self {
+            Self::Prompt { name, other } => ("ref/prompt", "name", name, other),
+            Self::Template { uri, other } => ("ref/resource", "uri", uri, other),
+            Self::Other(reference) => return reference.serialize(to),
+        };
+        let mut object = to.serialize_map(None)?;
+        object.serialize_entry("type", kind)?;
+        object.serialize_entry(member, value)?;
+        write_other(&mut object, other, |name| name == "type" || name == member)?;
+        object.end()
+    }
 }
 
 impl CompletionReference {
@@ -342,7 +359,7 @@ object! {
     /// Where a client works.
     pub struct ListRootsResult {
         /// The folders, or whatever else it works in.
-        pub roots: Vec<Root>,
+        pub roots: Items<Root>,
         optional {
             /// What is said about it.
             #[serde(rename = "_meta")]

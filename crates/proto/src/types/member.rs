@@ -1,6 +1,8 @@
-//! Members of a JSON object, one by one: how the types are read.
+//! Members of a JSON object, one by one: how the types are read and written.
 
+use serde::Serializer;
 use serde::de::{DeserializeOwned, Error};
+use serde::ser::SerializeMap;
 use serde_json::Value;
 
 use super::JsonObject;
@@ -41,6 +43,47 @@ fn read_member<T: DeserializeOwned>(value: &Value) -> serde_json::Result<T> {
         let integer = whole(value).filter(|_| value.is_f64());
         integer.and_then(|it| T::deserialize(Value::from(it)).ok()).ok_or(why)
     })
+}
+
+/// A type that is written as the members of an object.
+pub(super) trait WriteMembers {
+    /// Writes the members that it has, each once; `tag` is written already.
+    fn write<M: SerializeMap>(&self, to: &mut M, tag: Option<&str>) -> Result<(), M::Error>;
+}
+
+/// Writes an object. `tag` is the member that says what kind it is, where the type does not.
+pub(super) fn write_object<S: Serializer>(
+    to: S,
+    tag: Option<(&str, &str)>,
+    members: &impl WriteMembers,
+) -> Result<S::Ok, S::Error> {
+    let mut object = to.serialize_map(None)?;
+    if let Some((tag, kind)) = tag {
+        object.serialize_entry(tag, kind)?;
+    }
+    members.write(&mut object, tag.map(|(tag, _)| tag))?;
+    object.end()
+}
+
+/// Writes an object of this `type`.
+pub(super) fn write_typed<S: Serializer>(
+    to: S,
+    kind: &str,
+    members: &impl WriteMembers,
+) -> Result<S::Ok, S::Error> {
+    write_object(to, Some(("type", kind)), members)
+}
+
+/// Writes the members that nobody has foreseen, except those that are written already.
+pub(super) fn write_other<M: SerializeMap>(
+    to: &mut M,
+    other: &JsonObject,
+    is_written: impl Fn(&str) -> bool,
+) -> Result<(), M::Error> {
+    for (name, value) in other.iter().filter(|(name, _)| !is_written(name)) {
+        to.serialize_entry(name, value)?;
+    }
+    Ok(())
 }
 
 /// The integer that a number is: `4.0` is one too, as in JSON Schema.

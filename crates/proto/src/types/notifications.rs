@@ -21,11 +21,11 @@ use crate::method;
 #[non_exhaustive]
 pub enum ServerNotification {
     /// The list of tools is another one.
-    ToolsChanged,
+    ToolsChanged(ListChangedNote),
     /// The list of prompts is another one.
-    PromptsChanged,
+    PromptsChanged(ListChangedNote),
     /// The list of resources, or of templates, is another one.
-    ResourcesChanged,
+    ResourcesChanged(ListChangedNote),
     /// A resource has changed.
     ResourceUpdated(UpdatedNote),
     /// A log record.
@@ -50,13 +50,18 @@ pub enum ServerNotification {
 }
 
 impl ServerNotification {
-    /// The notification of this method with these parameters. For a list that has changed,
-    /// they say nothing.
+    /// The notification of this method with these parameters; `null` are none.
     pub fn read(name: &str, params: &Value) -> Self {
+        let changed =
+            || read::<Option<ListChangedNote>>(params).ok().map(Option::unwrap_or_default);
         let known = match name {
-            _ if Some(name) == method::list_changed("tools") => Some(Self::ToolsChanged),
-            _ if Some(name) == method::list_changed("prompts") => Some(Self::PromptsChanged),
-            _ if Some(name) == method::list_changed("resources") => Some(Self::ResourcesChanged),
+            _ if Some(name) == method::list_changed("tools") => changed().map(Self::ToolsChanged),
+            _ if Some(name) == method::list_changed("prompts") => {
+                changed().map(Self::PromptsChanged)
+            }
+            _ if Some(name) == method::list_changed("resources") => {
+                changed().map(Self::ResourcesChanged)
+            }
             method::UPDATED => read(params).map(Self::ResourceUpdated).ok(),
             method::LOG => read(params).map(Self::Log).ok(),
             method::PROGRESS => read(params).map(Self::Progress).ok(),
@@ -67,6 +72,17 @@ impl ServerNotification {
             _ => None,
         };
         known.unwrap_or_else(|| Self::Other { method: name.to_owned(), params: params.clone() })
+    }
+}
+
+object! {
+    /// A list is another one.
+    pub struct ListChangedNote {
+        optional {
+            /// What is said about it; a modern server names the listen that it belongs to.
+            #[serde(rename = "_meta")]
+            pub meta: JsonObject,
+        }
     }
 }
 

@@ -75,6 +75,7 @@ impl SamplingMessage {
 /// What a message of a model is made of: one block, or from 2025-11-25 on several.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum SampleContent {
     /// A list of blocks.
     Many(Vec<ContentBlock>),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{InputRequest, JsonObject, object};
+use super::{InputRequest, Items, JsonObject, object};
 
 object! {
     /// A wish for a task, in the parameters of a call (2025-11-25).
@@ -87,6 +87,7 @@ object! {
 /// How long a task is remembered, from its beginning.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum TaskLifetime {
     /// So many milliseconds.
     Millis(i64),
@@ -131,7 +132,7 @@ object! {
     /// A page of the list of tasks (2025-11-25).
     pub struct ListTasksResult {
         /// The tasks.
-        pub tasks: Vec<TaskState>,
+        pub tasks: Items<TaskState>,
         optional {
             /// Where the next page begins; none on the last.
             pub next_cursor: String,

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::method;
 
 /// Reads JSON as one of the types, and writes it again.
 type Rewrite = fn(&Value) -> Option<Value>;
@@ -204,6 +205,7 @@ fn question_examples() -> Vec<(Rewrite, Value)> {
             rewrite::<ElicitParams>,
             json!({"mode": "url", "message": "m", "url": "https://a.test", "elicitationId": "e"}),
         ),
+        (rewrite::<ElicitParams>, json!({"mode": "dance", "message": "m"})),
         (
             rewrite::<ElicitResult>,
             json!({"action": "accept", "content": {"a": "b", "c": 1, "d": true, "e": ["f"]}}),
@@ -240,6 +242,7 @@ fn note_examples() -> Vec<(Rewrite, Value)> {
     let filter = json!({"toolsListChanged": true, "promptsListChanged": false, "taskIds": ["t"],
                         "resourcesListChanged": true, "resourceSubscriptions": ["a:b"]});
     vec![
+        (rewrite::<ListChangedNote>, json!({"_meta": {"s": 1}, "x": 2})),
         (rewrite::<UpdatedNote>, json!({"uri": "a:b", "_meta": {}})),
         (rewrite::<LogNote>, json!({"level": "info", "logger": "l", "data": {"a": 1}})),
         (
@@ -422,4 +425,85 @@ fn structured_content_comes_from_where_it_is() {
     let two = structured(json!({"content": [text("[1]"), text("[2]")]})).unwrap_err();
     let why = "there is neither structured content nor a single block of text";
     assert_eq!(two.source().unwrap().to_string(), why);
+}
+
+#[test]
+fn the_mode_of_a_question_says_what_it_is() {
+    let schema = json!({"type": "object", "properties": {}});
+    let both = |mode: Value| json!({"mode": mode, "message": "m", "requestedSchema": schema, "url": "https://a.test"});
+    let read = |params: &Value| read::<ElicitParams>(params);
+    assert!(matches!(read(&both(json!("url"))), Ok(ElicitParams::Url(_))));
+    for form in [json!("form"), Value::Null] {
+        assert!(matches!(read(&both(form)), Ok(ElicitParams::Form(_))));
+    }
+    for unknown in [json!("dance"), json!(5)] {
+        assert!(matches!(read(&both(unknown)), Ok(ElicitParams::Other(_))));
+    }
+    let page = json!({"message": "m", "url": "https://a.test"});
+    assert!(read(&page).is_err(), "a question without a mode is a form");
+}
+
+#[test]
+fn a_member_is_written_once() {
+    let tool = json!({"name": "a", "inputSchema": {}, "title": 7, "x": 1});
+    let mut tool: ListedTool = read(&tool).unwrap();
+    tool.other.insert("name".to_owned(), json!("b"));
+    let text = serde_json::to_string(&tool.title("A")).unwrap();
+    assert_eq!(text, r#"{"name":"a","inputSchema":{},"title":"A","x":1}"#);
+
+    let block = json!({"type": "text", "text": "t"});
+    let alone: TextContent = read(&block).unwrap();
+    assert_eq!(json!(alone), block);
+    let text = serde_json::to_string(&ContentBlock::Text(alone)).unwrap();
+    assert_eq!(text, r#"{"type":"text","text":"t"}"#);
+
+    let field = json!({"type": "string", "title": "T"});
+    let field = FormField::String(read(&field).unwrap());
+    let text = serde_json::to_string(&field).unwrap();
+    assert_eq!(text, r#"{"type":"string","title":"T"}"#);
+
+    let other = json!({"type": "x", "name": "y", "title": "P"}).as_object().unwrap().clone();
+    let prompt = CompletionReference::Prompt { name: "p".to_owned(), other };
+    let text = serde_json::to_string(&prompt).unwrap();
+    assert_eq!(text, r#"{"type":"ref/prompt","name":"p","title":"P"}"#);
+}
+
+#[test]
+fn an_item_that_does_not_fit_hides_no_other() {
+    let good = |name: &str| json!({"name": name, "inputSchema": {}});
+    let page = json!({"tools": [5, good("a"), {"name": "bad"}, null, good("b"), []]});
+    let list: ListToolsResult = read(&page).unwrap();
+    let names: Vec<_> = list.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(list.tools.unfit().count(), 4);
+    assert_eq!(json!(list), page);
+    let one = ListToolsResult::new(list.tools.into_iter().take(1).collect::<Items<_>>());
+    assert_eq!(json!(one), json!({"tools": [good("a")]}));
+    assert!(read::<ListToolsResult>(&json!({"tools": {}})).is_err());
+}
+
+#[test]
+fn what_is_said_about_a_changed_list_is_kept() {
+    let params = json!({"_meta": {"io.modelcontextprotocol/subscriptionId": 7}});
+    let name = method::list_changed("tools").unwrap();
+    let ServerNotification::ToolsChanged(note) = ServerNotification::read(name, &params) else {
+        panic!("another notification");
+    };
+    assert_eq!(json!(note), params);
+    for list in ["tools", "prompts", "resources"] {
+        let name = method::list_changed(list).unwrap();
+        let read = |params: Value| ServerNotification::read(name, &params);
+        assert!(!matches!(read(Value::Null), ServerNotification::Other { .. }));
+        assert!(matches!(read(json!(5)), ServerNotification::Other { .. }));
+    }
+}
+
+#[test]
+fn what_is_no_object_is_no_answer_to_a_form() {
+    let answer = ElicitResult::accept(json!({"a": 1})).unwrap();
+    assert_eq!(json!(answer), json!({"action": "accept", "content": {"a": 1}}));
+    assert_eq!(json!(ElicitResult::accept_page()), json!({"action": "accept"}));
+    for content in [json!(5), json!(null), json!([1])] {
+        assert!(ElicitResult::accept(content).is_err());
+    }
 }

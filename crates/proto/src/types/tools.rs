@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{CacheScope, ContentBlock, Icon, JsonObject, TaskWish, Unfit, object, read};
+use super::{CacheScope, ContentBlock, Icon, Items, JsonObject, TaskWish, Unfit, object, read};
 
 object! {
     /// The parameters of every list.
@@ -25,7 +25,7 @@ object! {
     /// A page of the list of tools.
     pub struct ListToolsResult {
         /// The tools.
-        pub tools: Vec<ListedTool>,
+        pub tools: Items<ListedTool>,
         optional {
             /// Where the next page begins; none on the last.
             pub next_cursor: String,

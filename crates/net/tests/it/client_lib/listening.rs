@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_net::client::{ClientOptions, ListenFilter};
+use switchboard_net::types::ServerNotification;
 use switchboard_testkit::http::{Answer, Hit, HttpServer};
 use switchboard_testkit::within;
 use tokio::sync::mpsc;
@@ -40,7 +41,11 @@ async fn a_listen_that_breaks_is_made_again_and_one_that_ends_is_over() {
     let mut listening = listening.unwrap();
     assert_eq!(*listening.honoured(), json!({"toolsListChanged": true}));
     stream.event(&note(CHANGED, &id, json!({}))).await;
-    assert_eq!(within(listening.next()).await.unwrap().method, CHANGED);
+    let changed = within(listening.next()).await.unwrap();
+    assert_eq!(changed.method, CHANGED);
+    let ServerNotification::ToolsChanged(typed) = changed.typed() else { panic!("{changed:?}") };
+    assert_eq!(json!(typed), changed.params);
+    assert!(typed.meta.is_some_and(|meta| !meta.is_empty()), "it says which listen it is of");
     stream.reset();
     let (missed, (mut stream, id)) = tokio::join!(within(listening.next()), async {
         let hit = server.post("subscriptions/listen").await;

@@ -9,6 +9,7 @@ use switchboard_net::client::{CallError, Called, Client, ClientOptions, Task};
 use switchboard_net::http::listen::{ListenOptions, serve};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::server::{Context, Error, Server, TaskSupport, Tool, ToolResult};
+use switchboard_net::types::TaskStatus;
 use switchboard_net::upstream::{self, Strategy};
 use switchboard_proto::revision::Era;
 use switchboard_testkit::http::{Hit, HttpServer};
@@ -251,4 +252,16 @@ async fn a_tool_that_runs_only_as_a_task_is_called_as_one() {
         let unknown = within(client.call_tool("none", json!({}))).await.unwrap_err();
         assert!(matches!(unknown, CallError::Server { code: -32602, .. }), "{unknown}");
     }
+}
+
+/// wire: UTL-9
+#[tokio::test]
+async fn tasks_are_typed() {
+    let (client, _stop) = client(Era::Legacy, &Arc::default()).await;
+    let task = begun(&client, "slow", json!({})).await;
+    let state = task.typed().unwrap();
+    assert_eq!((&*state.task_id, &state.status), (task.id(), &TaskStatus::Working));
+    let listed = within(client.typed().tasks()).await.unwrap();
+    assert_eq!((listed.len(), &listed[0].task_id), (1, &state.task_id));
+    within(client.close()).await;
 }

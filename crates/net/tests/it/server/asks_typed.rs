@@ -20,7 +20,9 @@ use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::revision::Era;
 
 use super::web::Web;
+use crate::client_lib::modern;
 use crate::upstream::fetch;
+use switchboard_testkit::http::HttpServer;
 use switchboard_testkit::within;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
@@ -108,7 +110,7 @@ async fn a_tool_asks_with_types_and_a_client_answers_with_types() {
                 let shown: Vec<_> = options.iter().map(|option| option.title.as_str()).collect();
                 assert!(shown.contains(&"At the window"), "{shown:?}");
                 // An integer may be written so.
-                Ok(ElicitResult::accept(json!({"people": 4.0, "table": "garden"})))
+                Ok(ElicitResult::accept(json!({"people": 4.0, "table": "garden"}))?)
             })
             .answer_sampling(async |request| {
                 assert_eq!((request.max_tokens, request.temperature), (50, Some(0.5.into())));
@@ -193,4 +195,91 @@ async fn every_method_has_a_typed_result() {
         client.close().await;
     }
     web.stopped().await;
+}
+
+/// Its schema is wider than the type.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Port {
+    #[schemars(with = "String")]
+    #[expect(dead_code, reason = "no answer fits")]
+    port: u16,
+}
+
+fn questions() -> Builder {
+    let port = Tool::new("port").run(async |_: Value, cx: Context| {
+        cx.typed().elicit::<Port>("Which?").await.map(|_| "a port")
+    });
+    let visit = Tool::new("visit").run(async |_: Value, cx: Context| {
+        let visited = cx.elicit_url("Sign in", "https://a.test/in").await?;
+        Ok::<_, Error>(format!("{visited:?}"))
+    });
+    let think = Tool::new("think").run(async |_: Value, cx: Context| {
+        let tool = ListedTool::new("add", serde_json::Map::new());
+        let request = SampleParams::new([SamplingMessage::user("2+2?")], 5).tools(vec![tool]);
+        let said = cx.typed().sample(request).await?;
+        Ok::<_, Error>(format!("{:?}", said.stop_reason))
+    });
+    let roots = Tool::new("roots").run(async |_: Value, cx: Context| {
+        let roots = cx.typed().roots().await?;
+        Ok::<_, Error>(format!("{} {}", roots[0].uri, roots.unfit().count()))
+    });
+    Server::builder("questions", "0").tool(port).tool(visit).tool(think).tool(roots)
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_the_type_says_why_and_no_more() {
+    let web = Web::of(questions()).await;
+    for era in ERAS {
+        let options = ClientOptions::default()
+            .answer_elicitation(async |_| Ok(ElicitResult::accept(json!({"port": "secret"}))?));
+        let client = connect(&web, era, options).await;
+        let failed = within(client.call_tool("port", json!({}))).await.unwrap_err().to_string();
+        let why = "the answer does not fit the form: invalid type: string \"secret\", expected u16";
+        assert!(failed.contains(why), "{era:?}: {failed}");
+        assert!(!failed.contains("Port") && !failed.contains('{'), "{failed}");
+        client.close().await;
+    }
+    web.stopped().await;
+}
+
+/// wire: MRTR-13, UTL-8
+#[tokio::test]
+async fn pages_models_with_tools_and_roots_are_answered_with_types() {
+    let web = Web::of(questions()).await;
+    for era in ERAS {
+        let options = ClientOptions::default()
+            .answer_url_elicitation(async |page| {
+                assert_eq!((&*page.message, &*page.url), ("Sign in", "https://a.test/in"));
+                Ok(ElicitResult::accept_page())
+            })
+            .answer_sampling_with_tools(async |request| {
+                assert_eq!(request.tools.unwrap()[0].name, "add");
+                let answer = SampleResult::new(Role::Assistant, "4", "m");
+                Ok(answer.stop_reason(StopReason::ToolUse))
+            })
+            .on_roots(async |_| Ok(json!({"roots": [{"name": "no URI"}, {"uri": "file:///a"}]})));
+        let client = connect(&web, era, options).await;
+        for (tool, expected) in
+            [("visit", "Accept(Null)"), ("think", "Some(ToolUse)"), ("roots", "file:///a 1")]
+        {
+            let said = within(client.typed().call_tool(tool, json!({}))).await.unwrap();
+            assert_eq!(said.text(), expected, "{era:?}");
+        }
+        client.close().await;
+    }
+    web.stopped().await;
+}
+
+#[tokio::test]
+async fn an_item_that_does_not_fit_hides_no_other() {
+    let mut server = HttpServer::start().await;
+    let client = modern(&mut server, ClientOptions::default()).await;
+    let tools = json!([{"name": "bad"}, {"name": "good", "inputSchema": {}}]);
+    let (listed, ()) = tokio::join!(client.typed().tools(), async {
+        let hit = server.post("tools/list").await;
+        hit.result(json!({"tools": tools, "resultType": "complete"})).await;
+    });
+    let listed = listed.unwrap();
+    assert_eq!((listed.len(), &*listed[0].name), (1, "good"));
+    assert_eq!(listed.unfit().collect::<Vec<_>>(), [&tools[0]]);
 }
