@@ -316,7 +316,7 @@ impl Server {
             (method::CALL_TOOL, _) if catalog.tools.offered => {
                 let name = call.member(Member::Name)?;
                 let tool = catalog.tools.get(&name).ok_or_else(|| unknown("tool", name))?;
-                let result = self.call_tool(tool, call, said, cx).await?;
+                let result = Self::call_tool(tool, call, said, cx).await?;
                 Ok(result.to_text())
             }
             (method::GET_PROMPT, _) if catalog.prompts.offered => {
@@ -352,7 +352,6 @@ impl Server {
 
     /// Calls a tool, through the middleware that stands around all of them.
     async fn call_tool(
-        &self,
         tool: &Arc<Tool>,
         call: &Request,
         said: &HeaderParams,
@@ -365,16 +364,26 @@ impl Server {
         };
         tool.check_headers(&arguments, said)?;
         let as_task = server_tasks::wanted(tool, call, &cx)?;
-        let started = crate::drive::now();
         cx.tool = Some(Arc::clone(tool));
-        let next = Next::new(cx.server());
-        let call = ToolCall { tool: Arc::clone(tool), arguments, context: cx, as_task };
-        let mut result = next.run(call).await;
-        if !self.middleware.is_empty() {
+        let tool = Arc::clone(tool);
+        let call = |context| ToolCall { tool, arguments, context };
+        if as_task {
+            // The result of a task passes the middleware as well.
+            cx.defer(move |cx| Self::run_call(call(cx))).await
+        } else {
+            Self::run_call(call(cx)).await
+        }
+    }
+
+    async fn run_call(call: ToolCall) -> Result<ToolResult, Error> {
+        let (tool, server) = (Arc::clone(&call.tool), Arc::clone(call.context.server()));
+        let started = crate::drive::now();
+        let mut result = Next::new(&server).run(call).await;
+        if !server.middleware.is_empty() {
             // What middleware makes of a result has to fit the output schema as well.
             result = result.and_then(|result| tool.check_output(result));
         }
-        match &self.trace {
+        match &server.trace {
             Some(traces) => traces.record(tool.name(), started.elapsed(), result),
             None => result,
         }

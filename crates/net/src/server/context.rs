@@ -297,7 +297,8 @@ impl Context {
 
     /// Asks a person to fill in a form; `schema` is an object of flat primitive
     /// properties (MRTR-14). Any other is an internal error, and nobody is asked;
-    /// an answer that does not fit it is an error too, as no answer would be.
+    /// an answer that does not fit it is an error too, as no answer would be. Without the
+    /// feature `validate` answers are not checked.
     pub async fn elicit(&self, message: &str, schema: Value) -> Result<Elicited, Error> {
         if let Some(why) = form_complaint(&schema) {
             return Err(Error::internal(why));
@@ -418,7 +419,7 @@ impl fmt::Debug for Context {
 /// What a person made of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elicited<T = Value> {
-    /// They answered; the content fits the form.
+    /// They answered; with the feature `validate` the content fits the form.
     Accept(T),
     /// They said no.
     Decline,

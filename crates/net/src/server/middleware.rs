@@ -76,10 +76,17 @@ use super::tool::{Tool, ToolResult};
 /// # Ok::<_, switchboard_net::server::BuildError>(())
 /// ```
 ///
-/// A call that goes on as a task is answered, and so has left the middleware, when the task
-/// begins ([`ToolResult::is_task`]). A call that its client cancels is dropped where it waits:
-/// what must happen then as well belongs into a `Drop`, as above. Calls that a raw
-/// [`Handler`](super::Handler) answers do not pass here.
+/// A call that goes on as a task passes here inside the task, so that a client cannot step
+/// around the middleware by asking for one. A call that is refused is then a task that failed.
+/// Only a tool that [defers](super::ToolDraft::defers) its work by itself leaves the middleware
+/// when its task begins ([`ToolResult::is_task`]): what the task comes to is not seen here.
+///
+/// A call or a task that its client cancels is dropped where it waits: what must happen then as
+/// well belongs into a `Drop`, as above. Calls that a raw [`Handler`](super::Handler) answers do
+/// not pass here. Arguments and results are checked only with the feature `validate`.
+///
+/// [`ToolResult::content`], [`ToolResult::structured_content`] and [`ToolResult::meta`] tell what
+/// a result says.
 pub trait Middleware: Send + Sync + 'static {
     /// The result of a call, or why there is none.
     fn call(
@@ -94,11 +101,11 @@ pub trait Middleware: Send + Sync + 'static {
 #[non_exhaustive]
 pub struct ToolCall {
     pub(super) tool: Arc<Tool>,
-    /// The arguments as the client gave them. They are checked after all middleware.
+    /// The arguments as the client gave them. They are checked after all middleware, with the
+    /// feature `validate`.
     pub arguments: Value,
     /// The way to the client, and who it is.
     pub context: Context,
-    pub(super) as_task: bool,
 }
 
 impl ToolCall {
@@ -115,16 +122,11 @@ impl ToolCall {
     /// Calls the tool with arguments that fit; those that do not are the model's to mend, so
     /// they make a result (ERR-3).
     async fn run(self) -> Result<ToolResult, Error> {
-        let Self { tool, arguments, context, as_task } = self;
+        let Self { tool, arguments, context } = self;
         if let Some(complaint) = tool.complaint(&arguments) {
             return Ok(ToolResult::error(format!("invalid arguments: {complaint}")));
         }
-        let result = if as_task {
-            let running = Arc::clone(&tool);
-            context.defer(async move |cx| (running.run.0)(arguments, cx).await).await
-        } else {
-            (tool.run.0)(arguments, context).await
-        };
+        let result = (tool.run.0)(arguments, context).await;
         result.and_then(|result| tool.check_output(result))
     }
 }

@@ -191,13 +191,15 @@ impl<A> ToolDraft<A> {
         Self { defers: true, ..self.tasks(support) }
     }
 
-    /// The arguments are a `T`: their schema is made from the type.
+    /// The arguments are a `T`: their schema is made from the type. What the schema says beyond
+    /// the type, a range for example, is checked only with the feature `validate`.
     #[cfg(feature = "schema")]
     pub fn input<T: JsonSchema + DeserializeOwned>(self) -> ToolDraft<T> {
         self.with_input(schema_of::<T>())
     }
 
-    /// The arguments are described by a schema of your own, of any keywords.
+    /// The arguments are described by a schema of your own, of any keywords. They are checked
+    /// only with the feature `validate`.
     pub fn input_schema(self, schema: &Value) -> ToolDraft<Value> {
         self.with_input(schema.to_string())
     }
@@ -221,13 +223,15 @@ impl<A> ToolDraft<A> {
         self
     }
 
-    /// The structured content of results is described by a schema of your own.
+    /// The structured content of results is described by a schema of your own. It is checked
+    /// only with the feature `validate`.
     pub fn output_schema(mut self, schema: &Value) -> Self {
         self.output = Some(schema.to_string());
         self
     }
 
-    /// What the tool does. Arguments that do not fit the schema never get here.
+    /// What the tool does. Arguments that do not fit the schema never get here, with the feature
+    /// `validate`; without it, all arguments that serde can read as `A` do.
     ///
     /// An `async` closure will do as long as it borrows nothing it has captured;
     /// else clone what you need into an `async move` block.
@@ -350,6 +354,21 @@ impl ToolResult {
     /// Whether the call goes on as a task, so that there is no more to see here.
     pub fn is_task(&self) -> bool {
         self.created.is_some()
+    }
+
+    /// What it says to models. If there is nothing, they get the JSON of the structured content.
+    pub fn content(&self) -> &[Content] {
+        &self.content
+    }
+
+    /// What it says to programs.
+    pub fn structured_content(&self) -> Option<&Value> {
+        self.structured.as_ref()
+    }
+
+    /// What is said about it.
+    pub fn meta(&self) -> &Map<String, Value> {
+        &self.meta
     }
 
     /// As it stands on the wire.
@@ -518,6 +537,15 @@ impl Content {
     /// Words.
     pub fn text(text: impl Into<String>) -> Self {
         Self { block: Block::Text(TextBlock { text: text.into() }) }
+    }
+
+    /// The words, if it is words. Its JSON tells what else it is.
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.block {
+            Block::Text(block) => Some(&block.text),
+            Block::Any(block) if block["type"] == "text" => block["text"].as_str(),
+            Block::Any(_) => None,
+        }
     }
 
     fn any(block: Value) -> Self {

@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
-    Context, Error, Middleware, Next, Server, TaskSupport, Tool, ToolCall, ToolResult,
+    Content, Context, Error, Middleware, Next, Server, TaskSupport, Tool, ToolCall, ToolResult,
 };
 
+use super::task::poll;
 use super::{Client, serve, text};
+use switchboard_testkit::within;
+use tokio::sync::mpsc;
 
 type CallNotes = Arc<Mutex<Vec<String>>>;
 
@@ -137,16 +140,121 @@ async fn middleware_learns_what_the_client_does_not() {
     assert!(noted(&journal).is_empty(), "a tool that is not there is not called");
 }
 
+const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// A client that can handle tasks, of a tool that runs as one, around which these stand.
+fn tasked(tool: Tool, journal: &CallNotes) -> Client {
+    let notes = Notes { name: "outer", journal: Arc::clone(journal) };
+    let builder = Server::builder("s", "0").tool(tool).middleware(notes).middleware(Meddles);
+    let mut client = serve(builder);
+    client.capabilities = json!({"extensions": {EXTENSION: {}}});
+    client
+}
+
+/// Begins a task; what is asked about it by.
+async fn begin(client: &mut Client, call: Value) -> Value {
+    let begun = client.modern("tools/call", call).await;
+    assert_eq!(begun["result"]["resultType"], "task", "{begun}");
+    json!({"taskId": begun["result"]["taskId"]})
+}
+
+/// wire: TASK-3, TASK-4
 #[tokio::test]
-async fn a_task_leaves_the_middleware_when_it_begins() {
+async fn the_result_of_a_task_passes_the_middleware() {
     let journal = CallNotes::default();
+    let double = Tool::new("double")
+        .tasks(TaskSupport::Required)
+        .output_schema(&json!({"type": "integer"}))
+        .run(async |args: Value, _: Context| ToolResult::structured(args["n"].as_i64()));
+    let mut client = tasked(double, &journal);
+    let over = |task: &Value| task["status"] != "working";
+    let task = begin(&mut client, json!({"name": "double", "arguments": {"n": 2}})).await;
+    let ended = poll(&mut client, &task, over).await;
+    assert_eq!(ended["result"]["structuredContent"], 2, "{ended}");
+    assert_eq!(noted(&journal), [r#"outer double {"n":2}"#, "outer failed=false"]);
+    // A refusal, and a result that does not fit.
+    for (how, why) in [("refuse", "not you"), ("lie", "output schema")] {
+        let call = json!({"name": "double", "arguments": {"how": how}});
+        let task = begin(&mut client, call).await;
+        let ended = poll(&mut client, &task, over).await;
+        assert_eq!(ended["status"], "failed", "{ended}");
+        let message = ended["error"]["message"].as_str().unwrap();
+        assert!(message.contains(why), "{ended}");
+    }
+}
+
+/// Says when it is dropped.
+struct Watch(mpsc::UnboundedSender<()>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        _ = self.0.send(());
+    }
+}
+
+/// Says when a call begins, and when it is dropped.
+struct Watches(mpsc::UnboundedSender<()>);
+
+impl Middleware for Watches {
+    async fn call(&self, call: ToolCall, next: Next) -> Result<ToolResult, Error> {
+        _ = self.0.send(());
+        let _watch = Watch(self.0.clone());
+        next.run(call).await
+    }
+}
+
+/// wire: TASK-5
+#[tokio::test]
+async fn a_task_that_is_cancelled_ends_in_the_middleware() {
     let slow = Tool::new("slow")
         .tasks(TaskSupport::Required)
         .run(async |_: Value, _: Context| std::future::pending::<String>().await);
-    let notes = Notes { name: "outer", journal: Arc::clone(&journal) };
-    let mut client = serve(Server::builder("s", "0").tool(slow).middleware(notes));
-    client.capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
-    let begun = client.modern("tools/call", json!({"name": "slow"})).await;
-    assert_eq!(begun["result"]["resultType"], "task", "{begun}");
-    assert_eq!(noted(&journal), ["outer slow {}", "outer task"]);
+    let (tell, mut ended) = mpsc::unbounded_channel();
+    let mut client = serve(Server::builder("s", "0").tool(slow).middleware(Watches(tell)));
+    client.capabilities = json!({"extensions": {EXTENSION: {}}});
+    let task = begin(&mut client, json!({"name": "slow"})).await;
+    within(ended.recv()).await.unwrap();
+    assert!(ended.try_recv().is_err(), "it goes on");
+    client.modern("tasks/cancel", task).await;
+    within(ended.recv()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_tool_that_defers_by_itself_leaves_the_middleware_when_its_task_begins() {
+    let journal = CallNotes::default();
+    let late =
+        Tool::new("late").defers(TaskSupport::Optional).run(async |_: Value, cx: Context| {
+            cx.defer(async |_| std::future::pending::<String>().await).await
+        });
+    let mut client = tasked(late, &journal);
+    begin(&mut client, json!({"name": "late"})).await;
+    assert_eq!(noted(&journal), ["outer late {}", "outer task"]);
+}
+
+/// Tells what it reads.
+struct Reads(CallNotes);
+
+impl Middleware for Reads {
+    async fn call(&self, call: ToolCall, next: Next) -> Result<ToolResult, Error> {
+        let result = next.run(call).await?;
+        let words: Vec<_> = result.content().iter().map(Content::as_text).collect();
+        let read = format!("{words:?} {:?} {:?}", result.structured_content(), result.meta());
+        self.0.lock().unwrap().push(read);
+        Ok(result)
+    }
+}
+
+#[tokio::test]
+async fn middleware_can_read_a_result() {
+    let journal = CallNotes::default();
+    let tool = Tool::new("t").run(async |_: Value, _| {
+        let marked = Content::text("two").with("annotations", json!({"priority": 1}));
+        let result = ToolResult::text("one").with(marked).with(Content::image([1], "image/png"));
+        result.with_structured(3).with_meta("k", 4)
+    });
+    let reads = Reads(Arc::clone(&journal));
+    let mut client = serve(Server::builder("s", "0").tool(tool).middleware(reads));
+    client.modern("tools/call", json!({"name": "t"})).await;
+    let expected = r#"[Some("one"), Some("two"), None] Some(Number(3)) {"k": Number(4)}"#;
+    assert_eq!(noted(&journal), [expected]);
 }

@@ -205,7 +205,7 @@ async fn a_modern_server_decides_and_its_client_polls() {
     assert_eq!(unknown["error"]["code"], -32602);
 }
 
-async fn poll(client: &mut Client, id: &Value, until: impl Fn(&Value) -> bool) -> Value {
+pub(super) async fn poll(client: &mut Client, id: &Value, until: impl Fn(&Value) -> bool) -> Value {
     let polling = async {
         loop {
             let task = client.modern("tasks/get", id.clone()).await["result"].clone();

@@ -9,9 +9,11 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use switchboard_net::client::Client;
 use switchboard_net::http::listen::{ListenOptions, serve};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::server::{Builder, Context, Elicited, Error, Server, Tool};
+use switchboard_net::{Either, race};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -393,4 +395,32 @@ async fn an_address_that_is_taken_is_an_error() {
     let server = fixture().build().unwrap();
     let refused = within(server.serve_http(taken.local_addr().unwrap())).await.unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
+}
+
+#[tokio::test]
+async fn a_server_is_served_at_an_address_in_one_line() {
+    let server = fixture().build().unwrap();
+    // Another program may take the port before the server does.
+    let calling = async {
+        loop {
+            let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+            let serving = server.serve_http(free);
+            let called = async {
+                let target = format!("http://{free}/mcp");
+                loop {
+                    if let Ok(client) = Client::connect(target.as_str()).await {
+                        break client.call_tool("add", json!({"a": 2, "b": 3})).await.unwrap();
+                    }
+                    tokio::task::yield_now().await;
+                }
+            };
+            match race(serving, called).await {
+                Either::Left(ended) => {
+                    assert_eq!(ended.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+                }
+                Either::Right(result) => break result,
+            }
+        }
+    };
+    assert_eq!(within(calling).await["content"][0]["text"], "5");
 }
