@@ -23,7 +23,7 @@ pub(crate) fn open(
         (None, Some(text)) => KeySource::Given(StoreKey::parse(&text, KEY_VARIABLE)?),
         (None, None) => KeySource::KeyRing(Box::new(SystemKeyRing)),
     };
-    FileStore::open(StoreOptions { dir, key })
+    FileStore::open(StoreOptions::new(dir, key))
 }
 
 /// The folder of the store: `dir`, or where the environment says.

@@ -120,7 +120,8 @@ pub(crate) fn with_tls(
     if let Some(file) = &args.ca_file {
         let hint = "--ca-file wants a file with certificates in PEM form";
         let pem = std::fs::read(file).map_err(cannot("read", file, hint))?;
-        tls.trust_pem(&pem).map_err(|error| CommandError::of(&error).hint(look(file)))?;
+        let trusting = tls.trust_pem(&pem);
+        tls = trusting.map_err(|error| CommandError::of(&error).hint(look(file)))?;
     }
     if let Some(file) = &args.client_cert {
         let hint = "--client-cert and --client-key want files in PEM form";

@@ -18,12 +18,14 @@ use switchboard_net::auth::store::{RecordId, RecordKind, RecordStore};
 use switchboard_net::auth::{Account, Authorizer, OauthCredential, SignInOptions};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::upstream::{
-    Credential, CredentialRefusal, CredentialUser, FetchedHeaders, Fetching, NoCredential, Target,
+    Credential, CredentialRefusal, CredentialUser, FetchedHeaders, Fetching, IdentityDigest,
+    NoCredential, Target,
 };
 use switchboard_proto::auth::{AuthError, Challenge, Secret};
 use tokio::time::Instant;
 
 use crate::config::{AccountOwner, OauthPlan};
+use crate::credential::FixedHeaders;
 use crate::lock;
 use crate::plan::ServerPlan;
 use exchange::ExchangeCredential;
@@ -329,6 +331,13 @@ impl Credential for UserCredential {
         true
     }
 
+    fn digest(&self, user: CredentialUser<'_>, digest: &mut IdentityDigest) {
+        digest.add(user.principal);
+        // Secrets are not printed; the id that they belong to is.
+        digest.add(format!("{:?}", self.server.oauth));
+        self.others.digest(user, digest);
+    }
+
     fn headers<'c>(
         &'c self,
         user: CredentialUser<'c>,
@@ -344,30 +353,16 @@ impl Credential for UserCredential {
     }
 }
 
-/// The headers of a file, which never change.
-struct FixedHeaders(HeaderMap);
-
-impl Credential for FixedHeaders {
-    fn passes(&self) -> &[HeaderName] {
-        &[]
-    }
-
-    fn headers<'c>(
-        &'c self,
-        _: CredentialUser<'c>,
-        refusal: Option<&'c CredentialRefusal>,
-    ) -> Fetching<'c> {
-        let found = refusal.is_none().then(|| self.0.clone().into());
-        Box::pin(std::future::ready(Ok(found)))
-    }
-}
-
 /// A server whose file does not say whose account it is shown is shown none.
 struct UnsaidAccount(Arc<dyn Credential>);
 
 impl Credential for UnsaidAccount {
     fn passes(&self) -> &[HeaderName] {
         self.0.passes()
+    }
+
+    fn digest(&self, user: CredentialUser<'_>, digest: &mut IdentityDigest) {
+        self.0.digest(user, digest);
     }
 
     fn headers<'c>(

@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use switchboard_net::platform;
 use switchboard_net::upstream::{
-    Credential, CredentialRefusal, CredentialUser, Fetching, NoCredential,
+    Credential, CredentialRefusal, CredentialUser, Fetching, IdentityDigest, NoCredential,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
@@ -219,6 +219,12 @@ impl Credential for CredentialSource {
         &self.credentials.pass
     }
 
+    fn digest(&self, user: CredentialUser<'_>, digest: &mut IdentityDigest) {
+        // What the files and the command give may change, and is still one account.
+        digest.add(format!("{:?}", self.credentials));
+        digest.add_headers(&self.credentials.merge(user.headers, &self.headers, []));
+    }
+
     fn headers<'c>(
         &'c self,
         user: CredentialUser<'c>,
@@ -235,6 +241,28 @@ impl Credential for CredentialSource {
             })?;
             Ok(Some(self.credentials.merge(user.headers, &self.headers, &fetched).into()))
         })
+    }
+}
+
+/// The headers of a file, which never change.
+pub(crate) struct FixedHeaders(pub(crate) HeaderMap);
+
+impl Credential for FixedHeaders {
+    fn passes(&self) -> &[HeaderName] {
+        &[]
+    }
+
+    fn digest(&self, _: CredentialUser<'_>, digest: &mut IdentityDigest) {
+        digest.add_headers(&self.0);
+    }
+
+    fn headers<'c>(
+        &'c self,
+        _: CredentialUser<'c>,
+        refusal: Option<&'c CredentialRefusal>,
+    ) -> Fetching<'c> {
+        let found = refusal.is_none().then(|| self.0.clone().into());
+        Box::pin(std::future::ready(Ok(found)))
     }
 }
 

@@ -197,6 +197,7 @@ pub trait CallRecovery: Send + Sync {
 
 /// A point on the way of a call that its observer is told of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum CallPoint {
     /// It has its place among the calls that the server may have at once.
     Admitted,

@@ -3,8 +3,10 @@
 //! Values that are short or plain words would be found everywhere: they count
 //! only where their name says that they are secret.
 
+use std::fmt;
+
 use http::HeaderMap;
-use ring::digest::{SHA256, digest};
+use ring::digest::{self, SHA256, digest};
 
 /// Bytes of a value that cannot be mistaken for a word.
 pub const LONG: usize = 8;
@@ -37,6 +39,45 @@ pub fn words<'v>(name: &str, value: &'v str) -> impl Iterator<Item = &'v str> {
 /// SHA-256 in hex: what does not give a text away, and tells it from others.
 pub(crate) fn hex_digest(text: &[u8]) -> String {
     hex(digest(&SHA256, text).as_ref())
+}
+
+/// A digest of what decides who we are to a server, or whom we take for it: two that agree are
+/// the same. It gives nothing of its parts away.
+#[derive(Clone)]
+pub struct IdentityDigest(digest::Context);
+
+impl IdentityDigest {
+    pub(crate) fn new() -> Self {
+        Self(digest::Context::new(&SHA256))
+    }
+
+    /// Adds a part. Where one ends and the next begins matters.
+    pub fn add(&mut self, part: impl AsRef<[u8]>) {
+        let part = part.as_ref();
+        self.0.update(&part.len().to_le_bytes());
+        self.0.update(part);
+    }
+
+    /// Adds headers, with their values; their order does not matter.
+    pub fn add_headers(&mut self, headers: &HeaderMap) {
+        let mut lines: Vec<_> = headers.iter().map(|(name, it)| (name.as_str(), it)).collect();
+        lines.sort_by_key(|(name, value)| (*name, value.as_bytes()));
+        self.add(lines.len().to_le_bytes());
+        for (name, value) in lines {
+            self.add(name);
+            self.add(value);
+        }
+    }
+
+    pub(crate) fn finish(self) -> String {
+        hex(self.0.finish().as_ref())
+    }
+}
+
+impl fmt::Debug for IdentityDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdentityDigest").finish_non_exhaustive()
+    }
 }
 
 /// Bytes as digits.

@@ -46,6 +46,7 @@ mod usage;
 mod via;
 
 pub use crate::backend::Through;
+pub use crate::secret::IdentityDigest;
 pub use client_identity::ClientIdentity;
 pub(crate) use client_identity::{ViaBridge, asked};
 pub(crate) use era::{AnswerWaiter, EraFound, Eras};

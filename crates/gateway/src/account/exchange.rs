@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
 use switchboard_net::auth::{Authorizer, shown_token};
-use switchboard_net::upstream::{Credential, CredentialRefusal, CredentialUser, Fetching};
+use switchboard_net::upstream::{
+    Credential, CredentialRefusal, CredentialUser, Fetching, IdentityDigest,
+};
 use switchboard_proto::auth::{AuthError, TokenRecord};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -129,6 +131,12 @@ impl Credential for ExchangeCredential {
 
     fn has_accounts(&self) -> bool {
         true
+    }
+
+    fn digest(&self, user: CredentialUser<'_>, digest: &mut IdentityDigest) {
+        self.authorizer.digest(digest);
+        digest.add(user.principal);
+        self.others.digest(user, digest);
     }
 
     fn headers<'c>(

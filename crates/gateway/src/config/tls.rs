@@ -37,9 +37,13 @@ impl TlsDraft {
         }
         if let Some(file) = self.ca_file {
             let place = file.place.clone();
-            if let Some(Err(error)) = pem(reader, file, "caFile").map(|pem| tls.trust_pem(&pem)) {
-                let what = format!("\"caFile\": {error}");
-                reader.error(&place, what, "name a file with certificates in PEM form");
+            match pem(reader, file, "caFile").map(|pem| tls.clone().trust_pem(&pem)) {
+                Some(Ok(trusting)) => tls = trusting,
+                Some(Err(error)) => {
+                    let what = format!("\"caFile\": {error}");
+                    reader.error(&place, what, "name a file with certificates in PEM form");
+                }
+                None => {}
             }
         }
         let Some(file) = self.client_cert else {

@@ -86,6 +86,7 @@ impl CallPoints {
             CallPoint::Admitted => &mut self.admitted,
             CallPoint::Asked => &mut self.asked,
             CallPoint::Answered => &mut self.answered,
+            _ => return,
         };
         // Of several questions the first counts, of several answers the last.
         if *field == 0 || point == CallPoint::Answered {

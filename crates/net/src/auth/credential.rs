@@ -14,6 +14,7 @@ use super::fetch::DPOP_NONCE;
 use super::sign_in::{Authorizer, LoginMode};
 use crate::connection::lock;
 use crate::drive::now;
+use crate::secret::IdentityDigest;
 use crate::upstream::{
     Credential, CredentialRefusal, CredentialUser, FetchedHeaders, Fetching, NoCredential,
     PersonAsked,
@@ -248,6 +249,14 @@ impl Credential for OauthCredential {
         match &self.others {
             HeaderSource::Fixed(_) => &[],
             HeaderSource::Credential(others) => others.passes(),
+        }
+    }
+
+    fn digest(&self, user: CredentialUser<'_>, digest: &mut IdentityDigest) {
+        self.authorizer.digest(digest);
+        match &self.others {
+            HeaderSource::Fixed(headers) => digest.add_headers(headers),
+            HeaderSource::Credential(others) => others.digest(user, digest),
         }
     }
 

@@ -19,6 +19,7 @@ use super::tools::SystemTools;
 use crate::connection::lock;
 use crate::drive::OwnedTask;
 use crate::http::fetch::Fetch;
+use crate::secret::IdentityDigest;
 use crate::upstream::PersonAsked;
 use drive::{local, read};
 use provider::provider_account;
@@ -198,6 +199,13 @@ impl Authorizer {
     /// What the user says about signing in.
     pub fn settings(&self) -> &OauthSettings {
         &self.inner.settings
+    }
+
+    /// Adds what decides whose tokens they are, and how they are got.
+    pub fn digest(&self, digest: &mut IdentityDigest) {
+        digest.add(self.inner.account.record(RecordKind::Tokens).name);
+        // Secrets are not printed; the id that they belong to is.
+        digest.add(format!("{:?}", self.inner.settings));
     }
 
     /// Whether a sign-in takes a person, and nobody may be asked.

@@ -210,8 +210,8 @@ mod tests {
     use crate::connection::ClientConnection;
     use crate::stdio::child::Command;
     use crate::upstream::{
-        AnswerWaiter, Credential, CredentialRefusal, CredentialUser, Fetching, ServerTarget,
-        Tenant, TokenInjection,
+        AnswerWaiter, Credential, CredentialRefusal, CredentialUser, Fetching, IdentityDigest,
+        ServerTarget, Tenant, TokenInjection,
     };
 
     /// Else it outlives the key, or the sign-in, of its user.
@@ -243,6 +243,8 @@ mod tests {
         fn has_accounts(&self) -> bool {
             true
         }
+
+        fn digest(&self, _: CredentialUser<'_>, _: &mut IdentityDigest) {}
 
         fn headers<'c>(
             &'c self,

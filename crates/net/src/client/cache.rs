@@ -13,14 +13,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 use switchboard_proto::jsonrpc::Part;
 use switchboard_proto::method;
 use switchboard_proto::server::legacy::covers;
 
 use crate::connection::{lock, next_number};
-use crate::secret::hex_digest;
+use crate::secret::IdentityDigest;
 use crate::upstream::{ServerTarget, Target};
 
 /// The longest that anything is kept, whatever its server says.
@@ -29,8 +28,9 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// What an entry costs beside its text.
 const OVERHEAD: usize = 256;
 
-/// Results kept for later, in memory. Clones share them, and so may clients:
-/// what a server calls private stays with the headers that it was asked with.
+/// Results kept for later, in memory. Clones share them, and so may clients: what a server
+/// calls private stays with the headers, the certificate and the account that it was shown.
+/// Clients that trust other certificates share nothing.
 #[derive(Clone)]
 pub struct ResponseCache {
     entries: Arc<Mutex<Entries>>,
@@ -69,17 +69,13 @@ pub(super) struct CacheOwner {
 impl CacheOwner {
     /// A child is nobody else's, so each is a server of its own.
     pub(super) fn new(server: &ServerTarget) -> Self {
-        let line = |(name, value): (&HeaderName, &HeaderValue)| {
-            [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\n"].concat()
-        };
-        let (server, mut said) = match server.target() {
-            Target::Command(_) => (format!("child {}", next_number()), Vec::new()),
-            Target::Url { url, headers, .. } => {
-                (url.to_string(), headers.iter().map(line).collect())
-            }
-        };
-        said.sort();
-        Self { server: server.into(), identity: hex_digest(&said.concat()).into() }
+        let (mut place, mut identity) = (IdentityDigest::new(), IdentityDigest::new());
+        if let Target::Command(_) = server.target() {
+            place.add(next_number().to_le_bytes());
+        }
+        server.digest_place(&mut place);
+        server.digest_identity(&mut identity);
+        Self { server: place.finish().into(), identity: identity.finish().into() }
     }
 
     fn key(&self, method: &str, params: &Bytes, private: bool) -> CacheKey {

@@ -67,7 +67,7 @@ pub struct FetchOptions {
     pub only_ipv4: bool,
     /// Which addresses a name may lead to.
     pub reach: Reach,
-    /// What else holds for TLS with one host, and with no other.
+    /// What else holds for TLS with one server, and with no other.
     #[cfg(feature = "tls")]
     pub host_tls: Option<HostTls>,
 }
@@ -158,7 +158,8 @@ impl Fetch {
         check_target(target)?;
         let dialled = self.connector.clone().call(target.clone()).await;
         dialled.map(drop).map_err(|error| {
-            FetchError::from_connector(error.as_ref(), target, self.options.connect_timeout)
+            let shown = self.shows_identity(target);
+            FetchError::from_connector(error.as_ref(), target, self.options.connect_timeout, shown)
         })
     }
 
@@ -236,7 +237,8 @@ impl Fetch {
         }
         let sent = self.client.request(request.map(Full::new)).await;
         let response = sent.map_err(|error| {
-            FetchError::from_client(&error, target, self.options.connect_timeout)
+            let shown = self.shows_identity(target);
+            FetchError::from_client(&error, target, self.options.connect_timeout, shown)
         })?;
         match proxy {
             Some(proxy) if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {

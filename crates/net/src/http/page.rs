@@ -41,6 +41,7 @@ pub(super) const MAX_VISITS: usize = 256;
 const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// What a page says.
+#[non_exhaustive]
 pub enum SitePage {
     /// Always the same words.
     Text(String),

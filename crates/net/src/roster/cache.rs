@@ -1,8 +1,8 @@
 //! Lists of earlier times, on disk.
 //!
-//! A file for each server, named after a digest of what leads to it: command,
-//! arguments and variables, or URL and headers. So another token is another
-//! entry (CACHE-3), and nothing secret is written, for a digest does not give
+//! A file for each server, named after a digest of what leads to it and who we are to it:
+//! command, arguments and variables, or URL, headers, certificates and account. So another
+//! token is another entry (CACHE-3), and nothing secret is written, for a digest does not give
 //! it away. What a server offers is private to the user: `0600` in a folder of
 //! `0700`, and a folder that others own or may write to is not used.
 //!
@@ -21,7 +21,6 @@
 //! Definitions stand in it as they came, byte for byte. An entry with another
 //! version, or one that does not fit its digest, is not read.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
@@ -29,14 +28,12 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use serde_json::json;
 
 use super::state::{Definitions, ListKind};
 use crate::client::elements;
 use crate::platform::{is_private, make_private_folder, private_file};
-use crate::secret::hex_digest;
-use crate::stdio::child::Command;
-use crate::upstream::{ServerTarget, Target};
+use crate::secret::{IdentityDigest, hex_digest};
+use crate::upstream::ServerTarget;
 
 /// A folder with lists of earlier times. Several processes may share it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -180,18 +177,10 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 
 /// A digest of all that leads to a server and decides who we are to it.
 pub(super) fn cache_key(server: &ServerTarget) -> String {
-    let parts = match server.target() {
-        Target::Command(Command { program, args, env, cwd, .. }) => {
-            let cwd = cwd.as_ref().map(|cwd| cwd.as_os_str().as_encoded_bytes());
-            let env: BTreeSet<_> = env.iter().collect();
-            json!({"command": program, "args": args, "cwd": cwd, "env": env})
-        }
-        Target::Url { url, headers, .. } => {
-            let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-            json!({"url": url.to_string(), "headers": headers.collect::<BTreeSet<_>>()})
-        }
-    };
-    hex_digest(parts.to_string().as_bytes())
+    let mut digest = IdentityDigest::new();
+    server.digest_place(&mut digest);
+    server.digest_identity(&mut digest);
+    digest.finish()
 }
 
 /// What an entry begins with, up to its digest. The number is that of the format.

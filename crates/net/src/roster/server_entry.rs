@@ -70,6 +70,8 @@ pub(super) struct ServerLists {
     pub(super) is_known: bool,
     /// The definitions are those of the server before it.
     is_inherited: bool,
+    /// What the server before it offered, until the cache has been asked.
+    inherited: Option<Arc<Definitions>>,
     /// The cache has been asked.
     pub(super) is_loaded: bool,
 }
@@ -113,6 +115,7 @@ impl ServerEntry {
     pub(super) fn succeed(&self, old: &Self) {
         let old = old.lists.borrow().clone();
         self.lists.send_modify(|lists| {
+            lists.inherited = old.is_known.then(|| Arc::clone(&old.definitions));
             lists.definitions = old.definitions;
             (lists.is_known, lists.is_inherited) = (old.is_known, true);
         });
@@ -185,9 +188,12 @@ impl ServerEntry {
         let mut different = Vec::new();
         self.lists.send_modify(|lists| {
             lists.is_loaded = true;
-            // A server that was quicker knows better; one that was before it does not.
-            let is_news = !lists.is_known || lists.is_inherited;
-            if let Some(found) = found.filter(|_| is_news) {
+            let inherited = lists.inherited.take();
+            // A server that was quicker knows better; one that was before it does not. If the
+            // cache has what that one offered, it goes as soon as this one breaks.
+            let is_unknown = !lists.is_known || lists.is_inherited;
+            let is_news = |it: &Definitions| is_unknown && inherited.as_deref() != Some(it);
+            if let Some(found) = found.filter(is_news) {
                 let at = |kind: &ListKind| *kind as usize;
                 let is_other = |kind: &ListKind| found[at(kind)] != lists.definitions[at(kind)];
                 different.extend(ListKind::ALL.into_iter().filter(is_other));

@@ -1,5 +1,6 @@
 //! Where a server is, how it is reached, and what it is shown of us.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::pin::Pin;
@@ -23,6 +24,7 @@ use super::via::Via;
 use super::{Transport, Upstream};
 use crate::drive::now;
 use crate::http::fetch::Fetch;
+use crate::secret::IdentityDigest;
 use crate::stdio::child::{Command, StderrListener};
 use crate::who::Who;
 
@@ -276,6 +278,39 @@ impl ServerTarget {
         self.details.fetch.as_ref()
     }
 
+    /// Adds what decides whom we take for the server: where it is, and in TLS which
+    /// certificates it may have.
+    pub(crate) fn digest_place(&self, digest: &mut IdentityDigest) {
+        match self.target() {
+            Target::Command(Command { program, args, env, cwd, .. }) => {
+                let env: BTreeSet<_> = env.iter().collect();
+                let parts = serde_json::json!({"command": program, "args": args, "env": env});
+                digest.add(parts.to_string());
+                let cwd = cwd.as_ref().map(|it| it.as_os_str().as_encoded_bytes());
+                digest.add(cwd.unwrap_or_default());
+            }
+            Target::Url { url, .. } => {
+                digest.add(url.to_string());
+                if let Some(fetch) = self.fetch() {
+                    fetch.digest_trust(url, digest);
+                }
+            }
+        }
+    }
+
+    /// Adds what decides who we are to it: headers, the client certificate, the account.
+    pub(crate) fn digest_identity(&self, digest: &mut IdentityDigest) {
+        if let Target::Url { url, headers, .. } = self.target() {
+            digest.add_headers(headers);
+            if let Some(fetch) = self.fetch() {
+                fetch.digest_shown(url, digest);
+            }
+        }
+        if let Some(credential) = &self.details.credential {
+            credential.digest(self.user(&HeaderMap::new()), digest);
+        }
+    }
+
     /// The same server by the transport of the first revision.
     pub(crate) fn sse_only(&self) -> Self {
         let Target::Url { url, headers, .. } = &self.details.target else { return self.clone() };
@@ -375,6 +410,9 @@ pub trait Credential: Send + Sync {
     fn has_accounts(&self) -> bool {
         false
     }
+    /// Adds all that decides whose account this user is shown: two digests that agree are the
+    /// same account. What one account was told is kept under it, and no other hears of it.
+    fn digest(&self, user: CredentialUser<'_>, digest: &mut IdentityDigest);
     /// All headers, for this user. Those that are the protocol's to set are left
     /// out of them. After a `refusal` they are other ones, or none if there are no others.
     fn headers<'c>(

@@ -36,7 +36,7 @@ impl Drop for Folder {
 }
 
 fn open(dir: &Path) -> Result<FileStore, StoreError> {
-    FileStore::open(StoreOptions { dir: dir.to_owned(), key: KeySource::Folder })
+    FileStore::open(StoreOptions::new(dir, KeySource::Folder))
 }
 
 fn record() -> RecordId {

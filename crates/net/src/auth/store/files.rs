@@ -46,11 +46,19 @@ const SELDOM: Duration = Duration::from_millis(50);
 
 /// Where records are kept, and what seals them.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct StoreOptions {
     /// The folder, which is made if it is not there. Only the user may read it.
     pub dir: PathBuf,
     /// Where the key comes from.
     pub key: KeySource,
+}
+
+impl StoreOptions {
+    /// Records in this folder, under this key.
+    pub fn new(dir: impl Into<PathBuf>, key: KeySource) -> Self {
+        Self { dir: dir.into(), key }
+    }
 }
 
 /// Records in a folder.

@@ -25,7 +25,7 @@ use crate::connection::ClientConnection;
 use crate::stdio::child::Command;
 use crate::upstream::{
     AnswerWaiter, Credential, CredentialRefusal, CredentialUser, Eras, FetchedHeaders, Fetching,
-    ServerTarget, TokenInjection,
+    IdentityDigest, ServerTarget, TokenInjection,
 };
 
 /// A server that is never reached, and one face for whom it is in use.
@@ -180,6 +180,8 @@ impl Credential for OneToken {
     fn has_accounts(&self) -> bool {
         true
     }
+
+    fn digest(&self, _: CredentialUser<'_>, _: &mut IdentityDigest) {}
 
     fn headers<'c>(
         &'c self,

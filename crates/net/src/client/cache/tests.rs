@@ -4,7 +4,8 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::json;
 
 use super::*;
-use crate::http::fetch::{Fetch, FetchOptions};
+use crate::http::fetch::{Fetch, FetchOptions, ServerTls};
+use crate::http::tls::TlsIdentity;
 use crate::upstream::Strategy;
 
 fn place(url: &'static str, token: &'static str) -> CacheOwner {
@@ -44,6 +45,31 @@ impl Keeper {
     fn has(&self, place: &CacheOwner, cursor: &str) -> bool {
         self.cache.get(place, LIST, &params(cursor), self.now).is_some()
     }
+}
+
+/// wire: CACHE-3
+#[test]
+fn another_certificate_is_another_identity_and_other_trust_is_another_server() {
+    let keeper = Keeper::new(1 << 20);
+    let url = http::Uri::from_static("https://a/mcp");
+    let own = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+    let (chain, key) = (own.cert.pem(), own.signing_key.serialize_pem());
+    let identity = TlsIdentity::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+    let owner = |tls: &ServerTls| {
+        let fetch = Fetch::new(FetchOptions::default()).unwrap().with_tls(&url, tls).unwrap();
+        let headers = HeaderMap::new();
+        CacheOwner::new(&ServerTarget::url(url.clone(), Strategy::HttpOnly, headers, fetch))
+    };
+    let plain = owner(&ServerTls::default());
+    let certified = owner(&ServerTls::default().identity(identity));
+    let insecure = owner(&ServerTls::default().insecure());
+    keeper.put(&certified, "private", &result(&json!(1000), "private", ""));
+    assert!(keeper.has(&certified, "private") && !keeper.has(&plain, "private"));
+    keeper.put(&plain, "public", &result(&json!(1000), "public", ""));
+    assert!(keeper.has(&certified, "public"), "anybody may have it");
+    assert!(!keeper.has(&insecure, "public"), "it may be somebody else's");
+    keeper.put(&insecure, "forged", &result(&json!(1000), "public", ""));
+    assert!(!keeper.has(&plain, "forged"));
 }
 
 /// wire: CACHE-2

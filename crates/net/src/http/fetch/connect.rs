@@ -33,10 +33,10 @@ use super::fetch_error::SetupError;
 use super::proxy::{Proxies, is_socks};
 use super::reach::{Reach, address_of};
 #[cfg(feature = "tls")]
-use super::server_tls::TlsSetup;
+use super::server_tls::{HostTls, TlsSetup};
 #[cfg(not(feature = "tls"))]
 use super::without_tls::{
-    BareStream as MaybeHttpsStream, NoTlsSetup, PlainConnector as HttpsConnector,
+    BareStream as MaybeHttpsStream, NoHost as HostTls, NoTlsSetup, PlainConnector as HttpsConnector,
 };
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
@@ -48,8 +48,8 @@ type ServerStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     https: HttpsConnector<Dial>,
-    /// For the one host with which TLS is another.
-    host: Option<(Arc<str>, HttpsConnector<Dial>)>,
+    /// For the one server with which TLS is another.
+    host: Option<(Arc<HostTls>, HttpsConnector<Dial>)>,
     limit: Duration,
 }
 
@@ -95,9 +95,8 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let is_it = |host: &str| target.host().is_some_and(|it| it.eq_ignore_ascii_case(host));
         let https = match &mut self.host {
-            Some((host, https)) if is_it(host) => https,
+            Some((host, https)) if host.is_at(&target) => https,
             _ => &mut self.https,
         };
         let limited = tokio::time::timeout(self.limit, https.call(target));

@@ -185,7 +185,7 @@ impl Fetch {
         check_target(target)?;
         let stream = self.connector.clone().call(target.clone()).await;
         let stream = stream.map_err(|error| {
-            FetchError::from_connector(error.as_ref(), target, self.options.connect_timeout)
+            FetchError::from_connector(error.as_ref(), target, self.options.connect_timeout, false)
         })?;
         let shaken = http1::handshake(stream).await;
         let (sender, connection) = shaken.map_err(|error| lost(&error, target))?;

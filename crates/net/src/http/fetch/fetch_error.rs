@@ -116,7 +116,12 @@ impl FetchError {
         }
     }
 
-    pub(super) fn from_client(error: &legacy::Error, target: &Uri, limit: Duration) -> Self {
+    pub(super) fn from_client(
+        error: &legacy::Error,
+        target: &Uri,
+        limit: Duration,
+        has_identity: bool,
+    ) -> Self {
         // In TLS 1.3 our side of the handshake is over before the server looks at our certificate.
         #[cfg(feature = "tls")]
         let is_refused = causes(error)
@@ -127,14 +132,16 @@ impl FetchError {
         if !error.is_connect() && !is_refused {
             return Self::Lost { origin: origin_of(target), source: Cause::of(error) };
         }
-        Self::from_connector(error, target, limit)
+        Self::from_connector(error, target, limit, has_identity)
     }
 
-    /// Why there is no connection.
+    /// Why there is no connection. `has_identity` is whether we have a certificate to show.
+    #[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "there is none"))]
     pub(super) fn from_connector(
         error: &(dyn Error + 'static),
         target: &Uri,
         limit: Duration,
+        has_identity: bool,
     ) -> Self {
         let origin = origin_of(target);
         let source = Cause::of(error);
@@ -153,7 +160,8 @@ impl FetchError {
             if let Some(error) = cause.downcast_ref::<rustls::Error>() {
                 tracing::debug!(%error, "TLS handshake failed");
                 let host = target.host().unwrap_or_default();
-                return Self::Tls { origin, source: Cause(tls_error::reason(error, host)) };
+                let reason = tls_error::reason(error, host, has_identity);
+                return Self::Tls { origin, source: Cause(reason) };
             }
             match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
                 Some(io::ErrorKind::ConnectionRefused) => return Self::Refused { origin },

@@ -26,12 +26,13 @@ pub(super) const HUNG_UP: &str =
 /// Names of a certificate that are told.
 const MOST_NAMES: usize = 6;
 
-/// The reason for people, of a connection to `host`.
-pub(super) fn reason(error: &rustls::Error, host: &str) -> String {
+/// The reason for people, of a connection to `host`, which was shown a certificate of ours if
+/// we have one.
+pub(super) fn reason(error: &rustls::Error, host: &str, has_identity: bool) -> String {
     match error {
         error if is_about_issuing(error) => UNTRUSTED.to_owned(),
         rustls::Error::InvalidCertificate(why) => certificate(why, host),
-        rustls::Error::AlertReceived(alert) => refusal(*alert, host),
+        rustls::Error::AlertReceived(alert) => refusal(*alert, host, has_identity),
         rustls::Error::InvalidMessage(_) => {
             "what answers there does not speak TLS; is it plain http://?".to_owned()
         }
@@ -121,7 +122,7 @@ fn plain_name(name: &str) -> Option<&str> {
     is_host.then(|| rest.trim_end_matches(')').trim_matches('"'))
 }
 
-fn refusal(alert: AlertDescription, host: &str) -> String {
+fn refusal(alert: AlertDescription, host: &str, has_identity: bool) -> String {
     use AlertDescription as Alert;
     match alert {
         Alert::CertificateRequired => WANTS_IDENTITY.to_owned(),
@@ -134,14 +135,15 @@ fn refusal(alert: AlertDescription, host: &str) -> String {
             format!("the server has no certificate for {host}; check the name in the URL")
         }
         alert if is_about_identity(&rustls::Error::AlertReceived(alert)) => {
-            IDENTITY_REFUSED.to_owned()
+            let reason = if has_identity { IDENTITY_REFUSED } else { WANTS_IDENTITY };
+            reason.to_owned()
         }
         _ => "the server ended the TLS handshake; look into its log".to_owned(),
     }
 }
 
 /// A day, as `2026-01-31`.
-fn date(time: UnixTime) -> String {
+pub(super) fn date(time: UnixTime) -> String {
     let text = moment::text(UNIX_EPOCH + Duration::from_secs(time.as_secs()));
     text.split('T').next().unwrap_or_default().to_owned()
 }
@@ -175,15 +177,18 @@ mod tests {
                 "is for a.example, 10.0.0.1, not for b.example",
             ),
             (rustls::Error::AlertReceived(AlertDescription::CertificateRequired), "--client-cert"),
-            (rustls::Error::AlertReceived(AlertDescription::UnknownCA), "client certificate"),
+            (rustls::Error::AlertReceived(AlertDescription::UnknownCA), "--client-cert"),
             (invalid(CertificateError::BadEncoding), "have another one issued"),
             (rustls::Error::DecryptError, "failed"),
         ] {
-            let reason = reason(&error, "b.example");
+            let reason = reason(&error, "b.example", false);
             assert!(reason.contains(says), "{reason}");
             let is_inner = ["Error", "Context", "::", "InvalidCert", "Dns"];
             assert!(!is_inner.iter().any(|word| reason.contains(word)), "{reason}");
         }
+        let refused = rustls::Error::AlertReceived(AlertDescription::UnknownCA);
+        let reason = reason(&refused, "b.example", true);
+        assert!(reason.contains("does not accept our client certificate"), "{reason}");
         let many: Vec<_> = (0..9).map(|n| format!("DnsName(\"h{n}\")")).collect();
         assert!(wrong_name(&many, "x").contains("h5 and 3 more, not for x"));
         assert!(wrong_name(&[], "x").contains("alternative name x"));

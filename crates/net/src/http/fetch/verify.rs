@@ -7,11 +7,13 @@ use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
 use rustls_platform_verifier::Verifier;
+
+use super::tls_error::date;
 
 /// Verifies the certificates of servers.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub(super) struct ServerVerifier {
     /// The system's verifier. It is loaded on the first TLS handshake: reading a hundred
     /// certificates takes longer than most requests, and whoever only speaks plain HTTP,
     /// perhaps on a system without any, needs none.
-    system: OnceLock<Result<Verifier, rustls::Error>>,
+    system: OnceLock<Verifier>,
 }
 
 impl ServerVerifier {
@@ -38,23 +40,24 @@ impl ServerVerifier {
     }
 
     fn system(&self) -> Result<&Verifier, rustls::Error> {
-        let load = || {
+        self.system_by(|| {
             // Others are trusted as they are, and for nobody else.
-            let extra = self.extra.iter().filter(|it| self.may_issue(it)).cloned();
+            let extra = self.extra.iter().filter(|it| may_issue(it)).cloned();
             Verifier::new_with_extra_roots(extra, Arc::clone(&self.provider))
-        };
-        self.system.get_or_init(load).as_ref().map_err(Clone::clone)
+        })
     }
 
-    /// Whether a certificate says that its owner may issue others; one of the first version of
-    /// X.509, which cannot be parsed here, has no words for it.
-    fn may_issue(&self, certificate: &CertificateDer<'_>) -> bool {
-        let Ok(certificate) = ParsedCertificate::try_from(certificate) else { return true };
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        let (nobody, now) = (RootCertStore::empty(), UnixTime::now());
-        let signed =
-            verify_server_cert_signed_by_trust_anchor(&certificate, &nobody, &[], now, algorithms);
-        signed.is_err_and(|error| is_authority(&error))
+    /// The system's verifier, from `load` if there is none yet. A system whose certificates
+    /// cannot be read now may be mended, so that is not kept.
+    fn system_by(
+        &self,
+        load: impl FnOnce() -> Result<Verifier, rustls::Error>,
+    ) -> Result<&Verifier, rustls::Error> {
+        if let Some(system) = self.system.get() {
+            return Ok(system);
+        }
+        let loaded = load()?;
+        Ok(self.system.get_or_init(|| loaded))
     }
 
     /// Verifies a certificate that the user trusts as it is, for example a self-signed one: its
@@ -74,6 +77,34 @@ impl ServerVerifier {
         signed.or_else(|error| if is_about_issuing(&error) { Ok(()) } else { Err(error) })?;
         verify_server_name(&certificate, name)?;
         Ok(ServerCertVerified::assertion())
+    }
+}
+
+/// What there is to say against a certificate if nobody vouches for it: its dates first.
+fn complaint(certificate: &CertificateDer<'_>, now: UnixTime) -> Option<rustls::Error> {
+    let certificate = ParsedCertificate::try_from(certificate).ok()?;
+    let algorithms = ring::default_provider().signature_verification_algorithms.all;
+    let nobody = RootCertStore::empty();
+    verify_server_cert_signed_by_trust_anchor(&certificate, &nobody, &[], now, algorithms).err()
+}
+
+/// Whether a certificate says that its owner may issue others; one of the first version of
+/// X.509, which cannot be parsed here, has no words for it.
+fn may_issue(certificate: &CertificateDer<'_>) -> bool {
+    complaint(certificate, UnixTime::now()).is_none_or(|error| is_authority(&error))
+}
+
+/// Why a certificate makes nobody trusted at present: its dates.
+pub(super) fn why_useless(certificate: &CertificateDer<'_>) -> Option<String> {
+    use CertificateError::{ExpiredContext, NotValidYetContext};
+    match complaint(certificate, UnixTime::now())? {
+        rustls::Error::InvalidCertificate(ExpiredContext { not_after, .. }) => {
+            Some(format!("expired on {}", date(not_after)))
+        }
+        rustls::Error::InvalidCertificate(NotValidYetContext { not_before, .. }) => {
+            Some(format!("is valid from {} on", date(not_before)))
+        }
+        _ => None,
     }
 }
 
@@ -135,5 +166,40 @@ impl ServerCertVerifier for ServerVerifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    #[test]
+    fn an_authority_whose_dates_do_not_allow_it_is_named_with_the_reason() {
+        let authority = |from: i32, to: i32| {
+            let mut params = CertificateParams::new([]).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params.not_before = date_time_ymd(from, 1, 1);
+            params.not_after = date_time_ymd(to, 12, 31);
+            let made = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+            why_useless(made.der())
+        };
+        assert_eq!(authority(2000, 2020).as_deref(), Some("expired on 2020-12-31"));
+        assert_eq!(authority(2900, 2999).as_deref(), Some("is valid from 2900-01-01 on"));
+        assert_eq!(authority(2000, 2999), None);
+    }
+
+    #[test]
+    fn certificates_of_the_system_that_could_not_be_read_are_read_again() {
+        let provider = Arc::new(ring::default_provider());
+        let verifier = ServerVerifier::new(&provider, Vec::new(), false);
+        let broken = || Err(rustls::Error::General("no file".to_owned()));
+        assert!(verifier.system_by(broken).is_err());
+        let own = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+        let mended =
+            || Verifier::new_with_extra_roots([own.cert.der().clone()], Arc::clone(&provider));
+        assert!(verifier.system_by(mended).is_ok());
+        assert!(verifier.system_by(broken).is_ok(), "it is loaded once");
     }
 }

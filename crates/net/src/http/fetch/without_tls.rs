@@ -8,7 +8,9 @@ use http::Uri;
 use http::uri::Scheme;
 use tower_service::Service;
 
+use super::Fetch;
 use super::connect::{BoxError, Connecting};
+use crate::secret::IdentityDigest;
 
 /// An https URL, and no TLS.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +51,29 @@ where
     }
 }
 
+/// Stands where the one server would be with which TLS is another: there is none.
+#[derive(Debug)]
+pub(super) enum NoHost {}
+
+impl NoHost {
+    pub(super) fn is_at(&self, _: &Uri) -> bool {
+        match *self {}
+    }
+}
+
+impl Fetch {
+    #[allow(clippy::unused_self, reason = "without TLS nobody is verified")]
+    pub(crate) fn digest_trust(&self, _: &Uri, _: &mut IdentityDigest) {}
+
+    #[allow(clippy::unused_self, reason = "without TLS nothing is shown")]
+    pub(crate) fn digest_shown(&self, _: &Uri, _: &mut IdentityDigest) {}
+
+    #[allow(clippy::unused_self, reason = "without TLS nothing is shown")]
+    pub(super) fn shows_identity(&self, _: &Uri) -> bool {
+        false
+    }
+}
+
 /// Stands where settings for TLS would be.
 pub(super) struct NoTlsSetup;
 
@@ -62,7 +87,7 @@ impl NoTlsSetup {
         PlainConnector(dial)
     }
 
-    pub(super) fn to_host<T>(&self, _: T) -> Option<(Arc<str>, PlainConnector<T>)> {
+    pub(super) fn to_host<T>(&self, _: T) -> Option<(Arc<NoHost>, PlainConnector<T>)> {
         None
     }
 }

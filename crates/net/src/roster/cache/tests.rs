@@ -3,15 +3,18 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use proptest::prelude::*;
 
 use super::*;
-use crate::http::fetch::{Fetch, FetchOptions};
+use crate::http::fetch::{Fetch, FetchOptions, ServerTls};
+use crate::http::tls::TlsIdentity;
 use crate::stdio::child::Command;
 use crate::upstream::Strategy as Transport;
+use crate::upstream::{Credential, CredentialRefusal, CredentialUser, Fetching, TokenInjection};
 
 static FOLDERS: AtomicU64 = AtomicU64::new(1);
 
@@ -226,6 +229,70 @@ fn another_way_to_a_server_is_another_entry_and_secrets_are_not_in_its_name() {
     }
     let ab = command(&[], &[("A", "1"), ("B", "2")]);
     assert_eq!(ab, command(&[], &[("B", "2"), ("A", "1")]), "order does not matter");
+}
+
+/// Shows the account of this name.
+struct AccountNamed(&'static str);
+
+impl Credential for AccountNamed {
+    fn passes(&self) -> &[HeaderName] {
+        &[]
+    }
+
+    fn digest(&self, _: CredentialUser<'_>, digest: &mut IdentityDigest) {
+        digest.add(self.0);
+    }
+
+    fn headers<'c>(
+        &'c self,
+        _: CredentialUser<'c>,
+        _: Option<&'c CredentialRefusal>,
+    ) -> Fetching<'c> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+}
+
+/// wire: CACHE-3
+#[test]
+fn another_certificate_or_account_is_another_entry() {
+    let certified = || rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+    let identity = |it: &rcgen::CertifiedKey<rcgen::KeyPair>| {
+        let (chain, key) = (it.cert.pem(), it.signing_key.serialize_pem());
+        TlsIdentity::from_pem(chain.as_bytes(), key.as_bytes()).unwrap()
+    };
+    let (alice, bob) = (certified(), certified());
+    let tls = ServerTls::default;
+    let trusting =
+        |it: &rcgen::CertifiedKey<rcgen::KeyPair>| tls().extra_roots(vec![it.cert.der().clone()]);
+    let url = |tls: &ServerTls| {
+        let url = "https://a/mcp".parse().unwrap();
+        let fetch = Fetch::new(FetchOptions::default()).unwrap().with_tls(&url, tls).unwrap();
+        ServerTarget::url(url, Transport::HttpFirst, HeaderMap::new(), fetch)
+    };
+    let account = |name| cache_key(&url(&tls()).showing(Arc::new(AccountNamed(name))));
+    let inject = TokenInjection::Env("TOKEN".to_owned());
+    let injected = |name| {
+        let shown = Arc::new(AccountNamed(name));
+        cache_key(&server(Command::new("a")).injecting(shown, inject.clone()))
+    };
+    let keys = [
+        cache_key(&url(&tls())),
+        cache_key(&url(&tls().identity(identity(&alice)))),
+        cache_key(&url(&tls().identity(identity(&bob)))),
+        cache_key(&url(&trusting(&alice))),
+        cache_key(&url(&trusting(&bob))),
+        cache_key(&url(&tls().insecure())),
+        account("alice"),
+        account("bob"),
+        injected("alice"),
+        injected("bob"),
+    ];
+    for (at, key) in keys.iter().enumerate() {
+        assert!(!keys[..at].contains(key), "{at}");
+    }
+    assert_eq!(account("alice"), account("alice"));
+    let again = cache_key(&url(&tls().identity(identity(&alice))));
+    assert_eq!(again, keys[1], "the same in another life");
 }
 
 /// Texts of JSON values, in whatever form.

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::client::Client;
 use switchboard_net::upstream::{
-    Credential, CredentialRefusal, CredentialUser, Fetching, NoCredential, PersonAsked,
-    ServerTarget, Strategy,
+    Credential, CredentialRefusal, CredentialUser, Fetching, IdentityDigest, NoCredential,
+    PersonAsked, ServerTarget, Strategy,
 };
 use switchboard_proto::auth::AuthError;
 use switchboard_proto::limits::Limits;
@@ -48,6 +48,8 @@ impl Credential for Slow {
     fn passes(&self) -> &[HeaderName] {
         &[]
     }
+
+    fn digest(&self, _: CredentialUser<'_>, _: &mut IdentityDigest) {}
 
     fn headers<'c>(
         &'c self,

@@ -51,8 +51,8 @@ async fn extra_root_is_trusted_and_both_http_versions_are_negotiated() {
 async fn roots_can_be_given_as_pem() {
     let authority = Authority::new();
     let server = authority.serve("localhost", &[], echo).await;
-    let mut options = FetchOptions::default();
-    options.trust_pem(authority.issuer.pem().as_bytes()).unwrap();
+    let options = FetchOptions::default();
+    let options = options.trust_pem(authority.issuer.pem().as_bytes()).unwrap();
     let url = format!("https://localhost:{}/", server.address.port());
     let answer = within(Fetch::new(options).unwrap().send(get(&url))).await.unwrap();
     read(answer.into_body()).await;
@@ -155,6 +155,23 @@ async fn a_certificate_that_the_user_trusts_itself_is_accepted_for_its_names_and
 }
 
 #[tokio::test]
+async fn a_certificate_that_is_no_authority_is_accepted_if_the_user_trusts_it_itself() {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    params.is_ca = IsCa::ExplicitNoCa;
+    let alone = params.self_signed(&key).unwrap();
+    // Nor does it matter who issued it.
+    let (issued, issued_key) = Authority::new().issue("localhost");
+    for (leaf, key) in [(alone, key), (issued, issued_key)] {
+        let server = serve(acceptor(vec![leaf.der().clone()], key.into(), None, &[]), echo).await;
+        assert_eq!(why_not(&server, "localhost", trusting(&leaf)).await, None);
+        let reason = why_not(&server, "127.0.0.1", trusting(&leaf)).await.unwrap();
+        assert!(reason.contains("is for localhost, not for 127.0.0.1"), "{reason}");
+        server.task.abort();
+    }
+}
+
+#[tokio::test]
 async fn a_trusted_certificate_is_of_no_use_without_its_key() {
     let (certificate, _) = self_signed(2999);
     let provider = default_provider();
@@ -167,8 +184,8 @@ async fn a_trusted_certificate_is_of_no_use_without_its_key() {
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(stolen)));
     let server = serve(TlsAcceptor::from(Arc::new(config)), echo).await;
-    let host = HostTls { host: "localhost".to_owned(), is_insecure: true, ..Default::default() };
-    let insecure = FetchOptions::default().host_tls(host);
+    let url = format!("https://localhost:{}/", server.address.port()).parse().unwrap();
+    let insecure = FetchOptions::default().host_tls(HostTls::new(&url).insecure());
     for options in [trusting(&certificate), insecure] {
         assert!(why_not(&server, "localhost", options).await.is_some());
     }
@@ -187,12 +204,14 @@ async fn a_client_certificate_is_shown_to_its_host_alone() {
     let server = serve(acceptor(chain, own_key.into(), Some(&authority), &[]), echo).await;
     let url = format!("https://localhost:{}/", server.address.port()).parse().unwrap();
     let plain = Fetch::new(trusting(&own)).unwrap();
-    let tls = ServerTls { identity: Some(identity), ..ServerTls::default() };
+    let tls = ServerTls::default().identity(identity);
     let shown = plain.with_tls(&url, &tls).unwrap();
     let answer = within(shown.send(get(&url.to_string()))).await.unwrap();
     read(answer.into_body()).await;
     let elsewhere = plain.with_tls(&"https://other.example/".parse().unwrap(), &tls).unwrap();
-    for fetch in [plain, elsewhere] {
+    // The certificate is for another port of the host.
+    let beside = plain.with_tls(&"https://localhost/".parse().unwrap(), &tls).unwrap();
+    for fetch in [plain, elsewhere, beside] {
         let failed = within(fetch.send(get(&url.to_string()))).await.unwrap_err();
         let FetchError::Tls { source, .. } = &failed else { panic!("{failed:?}") };
         assert!(source.to_string().contains("--client-cert"), "{source}");
@@ -206,14 +225,16 @@ async fn a_server_that_need_not_be_verified_is_the_only_one() {
     let server = authority.serve("elsewhere.example", &[], echo).await;
     let port = server.address.port();
     let url = format!("https://localhost:{port}/");
-    let tls = ServerTls { is_insecure: true, ..ServerTls::default() };
+    let tls = ServerTls::default().insecure();
     let plain = Fetch::new(FetchOptions::default()).unwrap();
     let insecure = plain.with_tls(&url.parse().unwrap(), &tls).unwrap();
     assert_eq!(insecure.insecure_host(), Some("localhost"));
     let answer = within(insecure.send(get(&url))).await.unwrap();
     read(answer.into_body()).await;
     let other = format!("https://127.0.0.1:{port}/");
-    for (fetch, url) in [(&plain, &url), (&insecure, &other)] {
+    // Another server of the same host is verified.
+    let beside = plain.with_tls(&"https://localhost/".parse().unwrap(), &tls).unwrap();
+    for (fetch, url) in [(&plain, &url), (&insecure, &other), (&beside, &url)] {
         let failed = within(fetch.send(get(url))).await.unwrap_err();
         assert!(matches!(failed, FetchError::Tls { .. }), "{failed:?}");
     }

@@ -4,11 +4,20 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use http::{HeaderMap, Uri};
+use switchboard_net::http::fetch::{Fetch, FetchOptions, ServerTls};
+use switchboard_net::http::listen::ListenOptions;
+use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::roster::{Bounds, Cache, Roster, RosterOptions, ServerPhase};
+use switchboard_net::server::{Server, Tool};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_testkit::script::Journal;
 use switchboard_testkit::within;
 
-use super::{Folder, patient, tools};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+use super::{Folder, patient, tools, until};
 use crate::client_lib::child;
 use crate::upstream::journal;
 
@@ -141,4 +150,67 @@ fn two_rosters_share_a_folder() {
         assert_eq!(tools(&roster), ["(a/echo)", "(b/echo)", "(c/echo)"]);
         within(roster.close()).await;
     });
+}
+
+/// A server over HTTP with one tool, until the sender is dropped.
+async fn served() -> (Uri, oneshot::Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap()).parse().unwrap();
+    let tool = Tool::new("echo").run(async |_: serde_json::Value, _| "");
+    let server = Server::builder("s", "0").tool(tool).build().unwrap();
+    let site = Site::new(server, SiteOptions::default());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let shutdown = async move { _ = stopped.await };
+    tokio::spawn(async move { site.serve(listener, ListenOptions::default(), shutdown).await });
+    (url, stop)
+}
+
+fn reached(url: &Uri, tls: &ServerTls) -> ServerTarget {
+    let fetch = Fetch::new(FetchOptions::default()).unwrap().with_tls(url, tls).unwrap();
+    ServerTarget::url(url.clone(), Strategy::HttpOnly, HeaderMap::new(), fetch)
+}
+
+/// Its key in the cache may be another after the edit, or the same.
+#[tokio::test]
+async fn an_edit_that_breaks_a_server_takes_its_tools_away() {
+    for edited in [ServerTls::default().insecure(), ServerTls::default()] {
+        let (folder, (url, stop)) = (Folder::new(), served().await);
+        let roster = cached(&folder, patient());
+        roster.add("a", reached(&url, &ServerTls::default())).unwrap();
+        assert_eq!(within(roster.ready()).await, []);
+        kept(&folder, 1).await;
+        assert_eq!(tools(&roster), ["a/echo"]);
+        drop(stop);
+        within(async {
+            while TcpStream::connect(url.authority().unwrap().as_str()).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        let mut changes = roster.changes();
+        let edit = roster.replace_within("a", reached(&url, &edited), Duration::from_secs(30));
+        within(edit.unwrap()).await;
+        until(&mut changes, "a", |state| state.phase == ServerPhase::Starting).await;
+        until(&mut changes, "a", |state| state.reason.is_some()).await;
+        assert_eq!(tools(&roster), Vec::<String>::new(), "{edited:?}");
+        within(roster.close()).await;
+    }
+}
+
+/// wire: CACHE-3
+#[tokio::test]
+async fn tools_that_another_identity_was_shown_are_not_offered() {
+    let (folder, (url, stop)) = (Folder::new(), served().await);
+    let roster = cached(&folder, patient());
+    roster.add("a", reached(&url, &ServerTls::default().insecure())).unwrap();
+    assert_eq!(within(roster.ready()).await, []);
+    kept(&folder, 1).await;
+    within(roster.close()).await;
+    drop(stop);
+    let roster = cached(&folder, hasty());
+    roster.add("a", reached(&url, &ServerTls::default().insecure())).unwrap();
+    roster.add("b", reached(&url, &ServerTls::default())).unwrap();
+    within(roster.ready()).await;
+    assert_eq!(tools(&roster), ["(a/echo)"]);
+    within(roster.close()).await;
 }

@@ -7,7 +7,8 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::upstream::{
-    Credential, CredentialRefusal, CredentialUser, Fetching, NoCredential, ServerTarget, Strategy,
+    Credential, CredentialRefusal, CredentialUser, Fetching, IdentityDigest, NoCredential,
+    ServerTarget, Strategy,
 };
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{Caller, LEGACY, error_of};
@@ -31,6 +32,8 @@ impl Credential for Words {
     fn passes(&self) -> &[HeaderName] {
         &[]
     }
+
+    fn digest(&self, _: CredentialUser<'_>, _: &mut IdentityDigest) {}
 
     fn headers<'c>(
         &'c self,
