@@ -302,7 +302,9 @@ check_peers() {
     target=$(target_directory)
     build
     if [ -f peers/rmcp/Cargo.toml ]; then
-        cargo build --locked --manifest-path peers/rmcp/Cargo.toml
+        cargo build --locked --manifest-path peers/rmcp/Cargo.toml --workspace
+        cargo build --locked -p switchboard-examples
+        node peers/programs.mjs --ours "$target/debug" --rmcp peers/rmcp/target/debug
     fi
     # Before the bridge: what fails here would fail there too, and is easier to see. The
     # cells wait more than they compute, so that four of them keep two cores busy.
