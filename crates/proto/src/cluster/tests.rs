@@ -9,7 +9,12 @@ use super::model::{MOST_ENTRIES, ModelStore};
 use super::portions::{PortionStep, Portions};
 use super::{Claim, Epoch, ReplicaId};
 
-const KEEP: Duration = Duration::from_secs(60);
+const KEEP: Duration = Duration::from_mins(1);
+
+#[expect(clippy::disallowed_methods, reason = "any start will do, only differences count")]
+fn start() -> Instant {
+    Instant::now()
+}
 
 #[test]
 fn a_session_id_names_its_first_owner() {
@@ -30,7 +35,7 @@ fn write(owner: u32, epoch: u64, entries: Vec<LogEntry>) -> StoreCommand {
 #[test]
 fn an_older_epoch_is_fenced_and_a_newer_one_adopted() {
     //
-    let (now, mut store) = (Instant::now(), ModelStore::default());
+    let (now, mut store) = (start(), ModelStore::default());
     assert_eq!(store.execute(now, &write(1, 1, vec![])), StoreReply::Done);
     let first = Claim { owner: Some(ReplicaId(1)), epoch: Epoch(1) };
     let take = |by| {
@@ -51,7 +56,7 @@ fn an_older_epoch_is_fenced_and_a_newer_one_adopted() {
 #[test]
 fn a_log_forgets_notes_before_answers() {
     //
-    let (now, mut store) = (Instant::now(), ModelStore::default());
+    let (now, mut store) = (start(), ModelStore::default());
     let entry = |position, is_lasting| LogEntry { position, is_lasting, payload: Bytes::new() };
     store.execute(now, &write(1, 1, vec![entry(1, true)]));
     let notes = (2..=MOST_ENTRIES as u64 + 2).map(|position| entry(position, false)).collect();
@@ -66,7 +71,7 @@ fn a_log_forgets_notes_before_answers() {
 #[test]
 fn replicas_together_never_get_more_than_the_limit() {
     //
-    let (start, mut store) = (Instant::now(), ModelStore::default());
+    let (start, mut store) = (start(), ModelStore::default());
     let mut replicas: Vec<_> = (0..3).map(|_| Portions::new(600, 10, start)).collect();
     let mut allowed = 0;
     for millis in 0..60_000u64 {
@@ -89,7 +94,7 @@ fn replicas_together_never_get_more_than_the_limit() {
 #[test]
 fn without_a_store_each_replica_has_its_share() {
     //
-    let start = Instant::now();
+    let start = start();
     let mut replica = Portions::new(600, 30, start);
     let calls =
         (0..60_000).filter(|&millis| replica.handle_away(3, start + Duration::from_millis(millis)));
@@ -100,7 +105,7 @@ fn without_a_store_each_replica_has_its_share() {
 #[test]
 fn what_a_dead_replica_had_open_is_free_again() {
     //
-    let (start, mut store) = (Instant::now(), ModelStore::default());
+    let (start, mut store) = (start(), ModelStore::default());
     let lease = Duration::from_secs(3);
     let mut hold = |replica, count, now| {
         let (name, replica) = ("p".into(), ReplicaId(replica));

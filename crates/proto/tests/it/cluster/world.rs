@@ -21,7 +21,7 @@ use self::fault::Trouble;
 pub(super) const SLOTS: usize = 3;
 pub(super) const CLIENTS: usize = 2;
 const LEASE: u64 = 3000;
-const KEEP: Duration = Duration::from_secs(1800);
+const KEEP: Duration = Duration::from_mins(30);
 /// How long a replica waits for the store.
 const PATIENCE: u64 = 200;
 /// How long a connection or a ping may take.
@@ -115,6 +115,7 @@ pub(super) enum Wish {
     Resume(u64),
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each may hold beside the others")]
 struct Request {
     client: usize,
     /// The same when it is made again.
@@ -221,11 +222,16 @@ pub(super) struct World {
     next_id: u32,
 }
 
+#[expect(clippy::disallowed_methods, reason = "any start will do, only differences count")]
+fn start() -> Instant {
+    Instant::now()
+}
+
 impl World {
     pub(super) fn new(seed: u64, mutation: Mutation) -> Self {
         let mut world = Self {
             now: 0,
-            start: Instant::now(),
+            start: start(),
             chance: Chance(seed),
             mutation,
             queue: BinaryHeap::new(),
@@ -408,7 +414,7 @@ impl World {
             && owner != *by
         {
             self.store.execute(now, &StoreCommand::Delete { name: name.clone(), owner, epoch });
-            let write = self.write((0, *by), name, epoch, Vec::new());
+            let write = Self::write((0, *by), name, epoch, Vec::new());
             self.execute(&write)?;
             let claim = Claim { owner: Some(*by), epoch };
             return Ok(StoreReply::Taken(StoredClaim { claim, record: Bytes::new() }));
@@ -467,13 +473,12 @@ impl World {
                 Some(session) => session.history.clone(),
                 None => continue,
             };
-            let write = self.write(process, &name, epoch, entries);
+            let write = Self::write(process, &name, epoch, entries);
             self.send(process, Purpose::Assert(name, epoch, self.losses), vec![write]);
         }
     }
 
     fn write(
-        &self,
         (_, owner): Process,
         name: &ClaimName,
         epoch: Epoch,

@@ -58,7 +58,7 @@ impl World {
             return self.finish(request, Outcome::Refused);
         }
         if wish == Wish::Greet {
-            let write = self.write(entry, &name, Epoch::FIRST, Vec::new());
+            let write = Self::write(entry, &name, Epoch::FIRST, Vec::new());
             self.send(entry, Purpose::Create(request, self.losses), vec![write]);
             return Ok(());
         }

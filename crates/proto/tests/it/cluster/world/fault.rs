@@ -63,7 +63,9 @@ impl World {
     fn kill(&mut self, slot: usize) {
         let process = (slot, self.nodes[slot].id);
         let held: Vec<_> = self.nodes[slot].sessions.keys().cloned().collect();
-        held.iter().for_each(|name| self.excuse_owners_death(name));
+        for name in &held {
+            self.excuse_owners_death(name);
+        }
         self.nodes[slot].is_up = false;
         self.nodes[slot].sessions.clear();
         self.after(200, 4000, Event::Heal(Trouble::Killed(slot)));

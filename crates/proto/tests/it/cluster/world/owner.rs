@@ -228,7 +228,7 @@ impl World {
         let Some(session) = self.nodes[process.0].sessions.get_mut(name) else { return };
         let epoch = session.epoch;
         if let Some(entries) = session.log.poll_write() {
-            let write = self.write(process, name, epoch, entries);
+            let write = Self::write(process, name, epoch, entries);
             self.send(process, Purpose::Log(name.clone(), epoch), vec![write]);
         }
     }
@@ -277,7 +277,7 @@ impl World {
                 let epoch = node.holdings.epoch(&name).expect("it is held");
                 let renewal = node.holdings.renewal(Bytes::new());
                 let history = node.sessions.get(&name).map(|session| session.history.clone());
-                let write = self.write(process, &name, epoch, history.unwrap_or_default());
+                let write = Self::write(process, &name, epoch, history.unwrap_or_default());
                 self.send(process, Purpose::Check(request, epoch), vec![renewal, write]);
                 Ok(())
             }
