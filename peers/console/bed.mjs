@@ -1,6 +1,6 @@
 // A gateway with real servers on a free port, or one that runs already: CONSOLE_ORIGIN and CONSOLE_KEY.
 
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -16,8 +16,8 @@ const START_MS = 60_000;
 /** Secrets that must be in no answer, page, event and log. */
 export const CANARY = `canary-${randomBytes(12).toString('hex')}`;
 
-/** Starts a gateway; `stop` ends it, and the browser. */
-export async function start() {
+/** Starts a gateway; `stop` ends it, and the browser. `more` has more servers, and more members of the section `switchboard`. */
+export async function start(more = {}) {
   if (process.env.CONSOLE_ORIGIN) return { origin: process.env.CONSOLE_ORIGIN, key: process.env.CONSOLE_KEY, demo: { command: SWITCHBOARD, args: ['demo'] }, link: () => process.env.CONSOLE_LINK, stop: endBrowser };
   const folder = scratch();
   const file = path.join(folder, 'switchboard.json');
@@ -30,12 +30,14 @@ export async function start() {
       old: { command: SWITCHBOARD, args: ['demo', '--era', 'legacy'] },
       hostile: { command: process.execPath, args: [path.join(HERE, 'hostile.mjs')] },
       broken: { command: path.join(folder, 'no-such-program') },
+      ...more.servers,
     },
-    switchboard: { keys: { ada: { hash: hash(key) }, bob: { hash: hash(narrow), servers: ['old'] } } },
+    switchboard: { keys: { ada: { hash: hash(key) }, bob: { hash: hash(narrow), servers: ['old'] } }, ...more.section },
   }, null, 2));
   const log = [];
+  const env = { ...process.env, HOME: folder, XDG_STATE_HOME: folder };
   const run = async (port) => {
-    const child = spawn(SWITCHBOARD, ['serve', '--config', file, '--port', port], { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, HOME: folder, XDG_STATE_HOME: folder } });
+    const child = spawn(SWITCHBOARD, ['serve', '--config', file, '--port', port], { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'], env });
     const ended = new Promise((resolve) => child.once('exit', resolve));
     process.once('exit', () => child.kill('SIGKILL'));
     // The link that signs in once is for the one who started the gateway: it is in no log.
@@ -58,13 +60,13 @@ export async function start() {
       if (['demo', 'old', 'hostile'].every((name) => status.servers[name]?.state === 'ready')) break;
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
-    return { origin, link: () => output.map((line) => /\S+#link=\S+/.exec(line)?.[0]).findLast(Boolean), stop: async () => {
+    return { origin, command: (...args) => spawnSync(SWITCHBOARD, args, { cwd: folder, env, encoding: 'utf8' }), link: () => output.map((line) => /\S+#link=\S+/.exec(line)?.[0]).findLast(Boolean), stop: async () => {
       child.kill('SIGTERM');
       await ended;
     } };
   };
   let now = await run('0');
-  return { origin: now.origin, key, narrow, log, file, demo, link: () => now.link(), stop: () => Promise.all([now.stop(), endBrowser()]), restart: async () => {
+  return { origin: now.origin, key, narrow, log, file, folder, demo, command: now.command, link: () => now.link(), stop: () => Promise.all([now.stop(), endBrowser()]), restart: async () => {
     await now.stop();
     now = await run(new URL(now.origin).port);
   } };

@@ -48,7 +48,11 @@ export async function withBrowser(work) {
 }
 
 /** Ends the browser. */
-export const endBrowser = async () => (await running)?.close();
+export async function endBrowser() {
+  const browser = await running;
+  running = undefined;
+  await browser?.close();
+}
 
 /** A page that has signed in, and the lines that its console should not have. */
 export async function signIn(browser, { origin, key }, options = {}) {
@@ -62,7 +66,7 @@ export async function signIn(browser, { origin, key }, options = {}) {
   page.on('pageerror', (error) => lines.push(`error: ${error.message}`));
   await page.goto(`${origin}/console/`);
   await page.getByLabel('Key, or the link').fill(key);
-  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await page.locator(VIEW).waitFor();
   return { context, page, lines };
 }

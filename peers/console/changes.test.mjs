@@ -61,31 +61,32 @@ test('servers are found in the texts of other clients, and put into a file whose
 const answer = (body) => (route) => route.fulfill({ contentType: 'application/json', body: JSON.stringify(body) });
 
 // console: C-11
-test('a server of another client is added by its name alone, or by a command', inPage('found', async (page, lines) => {
-  const { features, ...me } = await page.evaluate(() => fetch('/console/api/me').then((said) => said.json()));
-  await page.route('**/api/found', answer({ rows: [{ name: 'my files', source: 'Claude Desktop', entry: { command: 'npx', args: ['server-files'], env: { LOG_LEVEL: '${LOG_LEVEL}' } } }] }));
-  const without = features.filter((one) => one !== 'found-add');
-  await page.route('**/api/me', answer({ ...me, features: without }));
+test('a server of another client is added like any other: its command is seen first', inPage('found', async (page, lines) => {
+  await page.route('**/api/found', answer({ rows: [{ name: 'my files', source: 'Claude Desktop', entry: { command: 'npx', args: ['server-files'] } }] }));
   await visit(page, '#/add');
-  await page.getByText('switchboard import', { exact: true }).waitFor();
   await page.getByText('npx server-files').waitFor();
-  assert.equal(await page.getByRole('button', { name: 'Add my files' }).count(), 0);
-  await page.route('**/api/me', answer({ ...me, features: [...without, 'found-add'] }));
-  const asked = [];
-  await page.route('**/api/found/*', (route) => {
-    asked.push([route.request().method(), new URL(route.request().url()).pathname, route.request().postData()]);
-    return answer({ did: 'added my files' })(route);
-  });
-  await page.route('**/api/servers', answer({ rows: [{ name: 'my files', state: 'ready' }] }));
-  await visit(page, '#/add');
   await page.getByRole('button', { name: 'Add my files' }).click();
   const box = page.getByRole('dialog');
   await box.getByText('npx server-files').waitFor();
-  assert.deepEqual(asked, [], 'nothing is asked before yes');
-  await box.getByRole('button', { name: 'Add' }).click();
-  await page.getByText('added my files').waitFor();
-  assert.deepEqual(asked, [['POST', '/console/api/found/my%20files', '{}']]);
-  assert.deepEqual(lines.filter((line) => !line.includes('404')), []);
+  assert.match(await box.locator('ins').first().textContent(), /"my files": \{"command":"npx","args":\["server-files"\]\}/);
+  await box.getByRole('button', { name: 'Cancel' }).click();
+  assert.deepEqual(lines, []);
+}));
+
+// console: C-11
+test('a server at a URL is added with its headers, and a line that is none is said', inPage('config', async (page) => {
+  await visit(page, '#/add');
+  const form = page.locator('form').first();
+  await form.getByLabel('Name', { exact: true }).fill('remote');
+  await form.getByLabel('Command or URL').fill('https://mcp.example/mcp');
+  await form.getByLabel('Headers, for a URL').fill('no header');
+  await form.getByRole('button', { name: 'Look at the change' }).click();
+  await form.getByText('no header is no header').waitFor();
+  await form.getByLabel('Headers, for a URL').fill('Authorization: Bearer ${HOME}\n\nX-Team: a: b');
+  await form.getByRole('button', { name: 'Look at the change' }).click();
+  const box = page.getByRole('dialog');
+  await box.locator('ins').first().waitFor();
+  assert.match(await box.locator('ins').first().textContent(), /"headers":\{"Authorization":"Bearer \$\{HOME\}","X-Team":"a: b"\}/);
 }));
 
 // console: C-10
@@ -96,11 +97,11 @@ test('changes of access are shown as the gateway tells them, and none are denied
   await text.fill(`${await text.inputValue()}\n`);
   await page.getByText('No change of a server is known').waitFor();
   assert.equal(await page.getByText(/no access changes/i).count(), 0);
-  await page.route('**/config/check', answer({ problems: [], changes: [{ kind: 'added', principal: 'zoe', text: 'zoe may sign in' }, { kind: 'removed', principal: 'ada', text: 'ada may not sign in' }, { kind: 'access', principal: 'bob', text: 'bob has other keys' }, { kind: 'opened', text: 'nobody needs a key' }, { kind: 'closed', text: 'everybody needs a key' }] }));
+  await page.route('**/config/check', answer({ problems: [], changes: [{ kind: 'added', server: 'a', text: 'adds a' }, { kind: 'removed', server: 'b', text: 'removes b' }, { kind: 'access', text: 'bob has other keys' }] }));
   await page.getByRole('button', { name: 'Apply …' }).click();
   const rows = page.getByRole('dialog').locator('li');
   await rows.first().waitFor();
-  assert.deepEqual(await rows.evaluateAll((all) => all.map((row) => [row.querySelector('.chip').className, row.querySelector('.chip').textContent, row.querySelector('.any').textContent])), [['chip warn', 'user added', 'zoe may sign in'], ['chip bad', 'user removed', 'ada may not sign in'], ['chip warn', 'user access', 'bob has other keys'], ['chip bad', 'opened', 'nobody needs a key'], ['chip warn', 'closed', 'everybody needs a key']]);
+  assert.deepEqual(await rows.evaluateAll((all) => all.map((row) => [row.querySelector('.chip').className, row.querySelector('.chip').textContent, row.querySelector('.any').textContent])), [['chip', 'added', 'adds a'], ['chip bad', 'removed', 'removes b'], ['chip warn', 'access', 'bob has other keys']]);
 }));
 
 // console: C-10, B-10

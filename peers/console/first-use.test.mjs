@@ -73,7 +73,7 @@ task('see why the last call failed', 2, async (page, { click }) => {
   assert.ok(failed);
   await click(page.getByRole('link', { name: 'of them failed' }));
   await click(page.getByRole('link', { name: 'test_error_handling' }).first());
-  await page.getByText('The tool itself says that it failed').waitFor();
+  await page.getByText('The tool says that it failed').waitFor();
 });
 
 // console: B-7, C-12

@@ -29,6 +29,7 @@ export const VIEWS = {
   }, after: (page) => page.locator('details').getByRole('button', { name: 'Stop' }).first().click() },
   sessions: { at: '#/sessions', says: 'sessions' },
   charts: { at: '#/charts', says: 'Calls a minute' },
+  safety: { at: '#/safety', says: 'hidden characters' },
   connect: { at: '#/connect', says: 'Claude Code' },
   config: { at: '#/config', says: 'What would change' },
   add: { at: '#/add', says: 'JSON for any client' },

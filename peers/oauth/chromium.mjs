@@ -56,8 +56,8 @@ async function arrive(page) {
   }
 }
 
-/** Opens `address` in a new Chromium; gives the last page's status, URL and text, and the hosts that were asked in vain. */
-export async function visit(address, { user = 'ada', deny = false, key, screenshots, script = true } = {}) {
+/** Opens `address` in a new Chromium, and does `begin` there; gives the last page's status, URL and text, and the hosts that were asked in vain. */
+export async function visit(address, { user = 'ada', deny = false, key, screenshots, script = true, begin = async () => {} } = {}) {
   const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'switchboard-chromium-'));
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: CHROMIUM, args: FLAGS, headless: true, javaScriptEnabled: script,
@@ -79,6 +79,7 @@ export async function visit(address, { user = 'ada', deny = false, key, screensh
       if (screenshots) await page.screenshot({ path: path.join(screenshots, `page-${count}.png`) });
     };
     await page.goto(address, { timeout: STEP_MS });
+    await begin(page);
     for (let count = 1; ; count += 1) {
       await arrive(page);
       await shoot(count);

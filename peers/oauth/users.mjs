@@ -235,6 +235,28 @@ export function users(scenario) {
     assert.equal(JSON.parse(await switchboard.call(url, 'it__whoami')).sub, 'ada');
   });
 
+  // console: C-32, C-38
+  scenario('users: Chromium signs in to the console at the issuer, and sees what a token grants', 90_000, async (bed, open, { binary }) => {
+    const desk = { ...person('gw', 'none'), redirect_uris: ['http://127.0.0.1/oauth/callback'] };
+    const provider = await bed.provider({ ...LONG, clients: [desk] });
+    const server = await bed.protected(provider);
+    const issuers = { corp: { issuer: provider.issuer, clientId: 'gw', grant: { servers: ['it'] } } };
+    const hidden = { command: binary, args: ['demo'] };
+    const { url, log } = await gateway(bed, open(), binary, { it: { url: server.url, oauth: true }, hidden }, { oauth: { issuers } });
+    const console = new URL('/console/', url).href;
+    const begin = async (page) => {
+      await page.getByRole('button', { name: `Sign in with ${new URL(provider.issuer).host}` }).click();
+      await page.waitForURL((to) => to.href.startsWith(provider.issuer));
+    };
+    const seen = await chromium.visit(`${console}#/servers`, { user: 'ada', begin });
+    assert.equal(seen.url.hash, '#/', 'the link is taken out of the address');
+    assert.match(seen.text, /corp\/ada · own view · read only/);
+    assert.ok(!seen.text.includes('hidden') && seen.text.includes('of 1 server'), seen.text);
+    assert.ok(!log.some((line) => line.includes('#link=') && !line.includes('Open the console')), 'no link in the log');
+    const refused = await chromium.visit(console, { user: 'ada', deny: true, begin });
+    assert.match(refused.text, /You are not signed in/);
+  });
+
   // wire: OU-3, OU-4
   scenario('users: Chromium at the connect page, without script', 60_000, async (bed, open, { binary }) => {
     const provider = await bed.provider(LONG);

@@ -44,6 +44,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Serve(Box<GatewayArgs>),
     Status(StatusArgs),
+    Approve(ApproveArgs),
     Bridge(Box<BridgeArgs>),
     Demo(DemoArgs),
     /// List the tools of a server, or show how to call one
@@ -418,6 +419,38 @@ pub(crate) struct StatusArgs {
     #[arg(value_parser = up_to(86_400))]
     pub(crate) watch: Option<u64>,
 }
+
+/// Show tools that changed since they were approved, and approve them
+///
+/// A gateway remembers the tools and prompts of its servers. One that changes since it was
+/// first seen waits for somebody's yes. Without a name this command shows what changed. A
+/// gateway that runs takes over what is approved within a second or two.
+#[derive(Args, Debug)]
+#[command(after_help = APPROVE_EXAMPLES)]
+pub(crate) struct ApproveArgs {
+    /// What to approve: SERVER/NAME, or SERVER for all that waits there
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// The files of the gateway, as serve has them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Vec<PathBuf>,
+    /// Approve all that waits
+    #[arg(long, conflicts_with = "names")]
+    pub(crate) all: bool,
+    /// Show what waits as text, or as JSON
+    #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
+    pub(crate) output: Form,
+}
+
+const APPROVE_EXAMPLES: &str = "\
+Examples:
+  See what changed, and how:
+    switchboard approve --config switchboard.json
+
+  Approve one tool:
+    switchboard approve --config switchboard.json files/read_file
+
+\"toolChanges\": \"refuse\" in the file keeps what waits from clients until it is approved.";
 
 const STATUS_EXAMPLES: &str = "\
 Examples:

@@ -18,6 +18,7 @@ use crate::sign_in::UserStore;
 use crate::target::surroundings;
 
 mod account;
+mod approve;
 mod bridge;
 pub(crate) mod client;
 mod import;
@@ -31,6 +32,7 @@ pub(crate) async fn run(command: Command) -> CommandResult<ExitStatus> {
         Command::Login(args) => account::login(&args).await?,
         Command::Logout(args) => account::logout(&args.account).await?,
         Command::Whoami(args) => account::whoami(&args.account).await?,
+        Command::Approve(args) => approve::run(&args)?,
         Command::Auth(command) => account::run(&command).await?,
         Command::Doctor(args) => return Box::pin(crate::doctor::run(&args)).await,
         Command::Config(ConfigCommand::Check { files }) => return check_files(&files),

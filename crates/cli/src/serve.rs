@@ -232,6 +232,8 @@ pub(crate) struct Around {
     pub(crate) authenticator: Option<Arc<Authenticator>>,
     pub(crate) bounds: GatewayBounds,
     pub(crate) console: Option<ConsoleEntrance>,
+    /// Whether nothing but the console is there.
+    pub(crate) is_console_alone: bool,
     /// Which replica this is, if there are several.
     pub(crate) replica: Option<Arc<Replica>>,
 }
@@ -290,6 +292,7 @@ pub(crate) struct ServedSites {
     /// Sessions at once, where the user says so.
     sessions: Option<usize>,
     console: Option<ConsoleEntrance>,
+    is_console_alone: bool,
     /// Each with whether its clients share a server, which it cannot unlearn.
     there: BTreeMap<SiteKey, (Site, Sharing)>,
 }
@@ -307,7 +310,8 @@ impl ServedSites {
             self.console.is_some() && !matches!(offered.place, Place::Group(_))
         };
         let for_page: Vec<_> = offers.iter().filter(is_for_page).cloned().collect();
-        let offers = offers.into_iter().map(|offered| (offered, false));
+        let offers = offers.into_iter().filter(|_| !self.is_console_alone);
+        let offers = offers.map(|offered| (offered, false));
         for (offered, is_console) in offers.chain(for_page.into_iter().map(|it| (it, true))) {
             let (key, sharing) = ((offered.place.clone(), is_console), offered.sharing);
             let site = match before.remove(&key) {
@@ -409,7 +413,7 @@ impl Web {
         web: &WebArgs,
     ) -> CommandResult<(Self, ServedSites)> {
         raise_open_files();
-        let Around { pages, authenticator, bounds, console, replica } = around;
+        let Around { pages, authenticator, bounds, console, is_console_alone, replica } = around;
         let mut template = options(args, web)?.replica(replica);
         let identity = args.identity_files().map(watch_identity).transpose()?;
         let (listener, address) = bind(&args.host, port).await?;
@@ -445,8 +449,16 @@ impl Web {
         let at = ServedAt { address, is_secure: identity.is_some() };
         let web = Self { sites: sites.clone(), options, listener, at, identity, _hearing: hearing };
         let (sessions, there) = (bounds.sessions, BTreeMap::new());
-        let sites =
-            ServedSites { sites, template, authenticator, address, sessions, console, there };
+        let sites = ServedSites {
+            sites,
+            template,
+            authenticator,
+            address,
+            sessions,
+            console,
+            is_console_alone,
+            there,
+        };
         Ok((web, sites))
     }
 
@@ -457,8 +469,8 @@ impl Web {
 
     /// What it serves.
     #[cfg(any(feature = "console", feature = "redis"))]
-    pub(crate) fn sites(&self) -> &Sites {
-        &self.sites
+    pub(crate) fn sites(&self) -> Sites {
+        self.sites.clone()
     }
 
     /// Serves until a signal.

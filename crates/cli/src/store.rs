@@ -36,16 +36,24 @@ pub(crate) fn place(
 
 /// Where the credentials of the user are, on this kind of system.
 fn folder(os: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    Some(state_of(os, variable)?.join("auth"))
+}
+
+/// Where our programs keep what they remember for the user.
+pub(crate) fn state(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    state_of(OS, variable)
+}
+
+fn state_of(os: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let named = |name| variable(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let state = named("SWITCHBOARD_STATE_DIR").or_else(|| {
+    named("SWITCHBOARD_STATE_DIR").or_else(|| {
         let states = match os {
             "macos" => named("HOME")?.join("Library/Application Support"),
             "windows" => named("LOCALAPPDATA")?,
             _ => named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?,
         };
         Some(states.join("switchboard"))
-    });
-    Some(state?.join("auth"))
+    })
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ use crate::gateway::Place;
 use crate::issuer::{Clock, Issuers, KnownToken, system_clock};
 use crate::policy::{Access, Grant, KeyHash, Meter, Principal};
 use crate::token::TokenAccess;
+#[cfg(feature = "console")]
+use crate::token::TokenFacts;
 use crate::{lock, read, write};
 use entrance::EntranceGate;
 use present_user::PresentUser;
@@ -274,6 +276,15 @@ impl Authenticator {
         let user = table.users.get(name)?;
         let is_theirs = user.principal().keys.iter().any(|own| own.matches(key));
         is_theirs.then(|| self.enter(user, Some(*key), None))
+    }
+
+    /// Somebody of whom their issuer has said this.
+    #[cfg(feature = "console")]
+    pub(crate) fn enter_by_issuer(self: &Arc<Self>, facts: TokenFacts) -> Option<Who> {
+        let token = KnownToken::of_person(facts);
+        let user = self.token_user(&token)?.user;
+        self.sweep_token_users();
+        Some(self.enter(&user, None, Some(token)))
     }
 
     fn table(&self) -> Arc<KeyTable> {

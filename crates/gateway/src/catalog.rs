@@ -9,8 +9,8 @@
 //! Resources keep their URI, for others refer to it; the first server that has
 //! one is the one that is asked for it.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
@@ -45,6 +45,8 @@ pub struct Catalog {
     templates: Vec<(TemplatePattern, Arc<str>)>,
     /// What is not offered because something else has its place.
     pub(crate) collisions: Vec<Collision>,
+    /// What is not offered because it changed since it was approved: tools, prompts.
+    held: [HashSet<String>; 2],
     /// The tools that want arguments repeated as headers.
     annotated: HashMap<String, Arc<[Annotation]>>,
     /// Made by the first search.
@@ -154,6 +156,24 @@ impl Catalog {
         Self::new(definitions, |name| Some(ServerPlan::new(name, target.clone()).into()))
     }
 
+    /// The same, and says of these that they changed, to whoever calls them.
+    pub(crate) fn holding(
+        mut self,
+        held: impl Iterator<Item = Definition>,
+        plan: impl Fn(&str) -> Option<Arc<ServerPlan>>,
+    ) -> Self {
+        for it in held {
+            let Some(plan) = plan(&it.server) else { continue };
+            let own = it.name();
+            if let (true, Some(names)) =
+                (plan.filter(it.kind).lets(&own), self.held.get_mut(it.kind as usize))
+            {
+                names.insert(offered_by(&plan, it.kind, &own));
+            }
+        }
+        self
+    }
+
     /// Adds a definition as clients are to see it, if they are.
     fn add(&mut self, plan: &ServerPlan, definition: &Definition) {
         let (server, kind) = (&definition.server, definition.kind);
@@ -164,13 +184,7 @@ impl Catalog {
         if kind == ListKind::Templates {
             self.templates.push((TemplatePattern::new(&own), Arc::clone(server)));
         } else {
-            let offered = match kind {
-                ListKind::Resources | ListKind::Templates => own.clone(),
-                ListKind::Tools | ListKind::Prompts => {
-                    plan.offered(edit.and_then(|edit| edit.name.as_deref()).unwrap_or(&own))
-                }
-            };
-            let free = match self.owners[kind as usize].entry(offered) {
+            let free = match self.owners[kind as usize].entry(offered_by(plan, kind, &own)) {
                 Entry::Vacant(free) => free,
                 Entry::Occupied(taken) => {
                     let (name, kept) = (taken.key().clone(), Arc::clone(&taken.get().server));
@@ -298,6 +312,17 @@ impl Catalog {
     }
 }
 
+/// What a server's own name is offered as.
+fn offered_by(plan: &ServerPlan, kind: ListKind, own: &str) -> String {
+    match kind {
+        ListKind::Resources | ListKind::Templates => own.to_owned(),
+        ListKind::Tools | ListKind::Prompts => {
+            let edit = plan.edits(kind).get(own);
+            plan.offered(edit.and_then(|edit| edit.name.as_deref()).unwrap_or(own))
+        }
+    }
+}
+
 fn apply_edit(text: &Bytes, edit: &Edit) -> Option<Bytes> {
     let mut text = text.clone();
     for (member, value) in [("title", &edit.title), ("description", &edit.description)] {
@@ -405,6 +430,11 @@ pub enum Nowhere {
     /// No server has it.
     #[error("Unknown {what}: {name}")]
     Unknown { what: &'static str, name: String },
+    /// It changed since somebody approved it.
+    #[error(
+        "{what} {name:?} changed since it was approved; whoever runs the gateway can approve it"
+    )]
+    Held { what: &'static str, name: String },
     /// No server has the resource.
     #[error("Resource not found: {uri}")]
     Resource { uri: String },
@@ -425,6 +455,11 @@ impl Nowhere {
             ListKind::Prompts => Self::Unknown { what: "prompt", name },
             ListKind::Resources | ListKind::Templates => Self::Resource { uri: name },
         }
+    }
+
+    /// It changed since somebody approved it.
+    pub(crate) fn held(kind: ListKind, name: &str) -> Self {
+        Self::Held { what: kind.noun(), name: name.to_owned() }
     }
 
     /// The error that the client gets.
@@ -501,8 +536,12 @@ impl Catalog {
                 Nowhere::Refused(Refusal::HeaderMismatch { what: mismatch.to_string() })
             })?;
         }
+        let found = self.owner(kind, &name);
+        if found.is_none() && self.held.get(kind as usize).is_some_and(|it| it.contains(&*name)) {
+            return Err(Nowhere::held(kind, &name));
+        }
         // Perhaps it is there although no list has it; its server knows better.
-        let found = self.owner(kind, &name).or_else(|| unlisted(kind, &name));
+        let found = found.or_else(|| unlisted(kind, &name));
         let found = found.ok_or_else(|| Nowhere::unknown(kind, name.to_string()))?;
         let request = match kind {
             ListKind::Tools | ListKind::Prompts => request.with_string(member, &found.name),

@@ -31,8 +31,8 @@ pub use client_table::{KnownClient, known, nearby};
 pub use entry::Entry;
 pub use expand::{BadVariable, fill_in};
 pub use gateway::{
-    Anonymous, ConsoleMode, GatewayBounds, GatewaySection, Granted, Group, Listen, ToolSearch,
-    read_public_url,
+    Anonymous, ConsoleMode, GatewayBounds, GatewaySection, Granted, Group, Listen, ToolChanges,
+    ToolSearch, read_public_url,
 };
 pub use import::{Candidate, Import, ImportOutcome};
 pub use key::nearest;

@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use crate::account::Accounts;
 use crate::authenticator::{Authenticator, Hearing};
 use crate::fleet::Fleet;
-use crate::idp::{IdpClient, IdpVisit};
+use crate::idp::{Identity, IdpClient, IdpVisit};
 use crate::plan::ServerPlan;
 use crate::{lock, read, write};
 use pages::{ConnectPage, DocumentPage, ReturnPage};
@@ -83,6 +83,8 @@ pub struct UserConnector {
     secret: hmac::Key,
     /// Made when it is first needed, for the store may ask for a key of its own.
     client_key: OnceCell<Secret>,
+    /// Lets people in to the console, if there is one.
+    console: OnceLock<Box<ConsoleDoor>>,
     /// Whether users had accounts to look at.
     has_looked: AtomicBool,
     /// Users or servers may be others.
@@ -130,12 +132,24 @@ type FlowEnd = Result<(), String>;
 
 /// Somebody who opened the link of a user with an access token.
 struct IssuerVisitor {
-    id: String,
+    purpose: VisitPurpose,
     browser: String,
     client: Arc<IdpClient>,
     visit: IdpVisit,
     began: Instant,
 }
+
+/// Why somebody shows at an issuer who they are.
+#[derive(Eq, PartialEq)]
+enum VisitPurpose {
+    /// They are to be the user of this link.
+    Link(String),
+    /// They look at the console.
+    Console,
+}
+
+/// Says where people go on who want to look at the console, or why they do not.
+type ConsoleDoor = dyn Fn(&Identity) -> Result<String, String> + Send + Sync;
 
 /// Where a user is sent.
 #[derive(Clone, Debug)]
@@ -160,6 +174,7 @@ impl UserConnector {
             done: watch::Sender::new(0),
             secret,
             client_key: OnceCell::new(),
+            console: OnceLock::new(),
             has_looked: AtomicBool::new(false),
             changed: Arc::default(),
             watching: OnceLock::new(),

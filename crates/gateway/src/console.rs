@@ -26,7 +26,8 @@ use serde_json::{Value, json};
 use switchboard_net::OwnedTask;
 use switchboard_net::access::Authenticate;
 use switchboard_net::http::page::{LivePage, MAX_VISIT_BODY, PageReply, PageStream, PageVisit};
-use switchboard_net::http::site::{SitePage, Sites};
+use switchboard_net::http::site::{Site, SitePage, Sites};
+use switchboard_net::private_folder::PrivateFolder;
 use switchboard_proto::jsonrpc::Part;
 use tokio::sync::{Semaphore, watch};
 
@@ -50,12 +51,15 @@ mod calls;
 mod capture;
 mod charts;
 mod config_file;
+mod cookie_key;
 mod doctor;
 mod feed;
 mod files;
+mod issuer_sign_in;
 mod keys;
 mod masked_text;
 mod open_calls;
+mod safety;
 mod servers;
 mod sign_in;
 mod snippets;
@@ -73,8 +77,8 @@ pub struct Console {
     gateway: Arc<Gateway>,
     sign_ins: Arc<SignIns>,
     files: WebFiles,
-    /// What is served, until the end: it leads back here.
-    sites: Mutex<Option<Sites>>,
+    /// What is served at each port, until the end: it leads back here.
+    sites: Mutex<Vec<Sites>>,
     history: Arc<StateHistory>,
     charts: Arc<Charts>,
     feeds: Arc<Semaphore>,
@@ -103,9 +107,18 @@ struct ConfigNews {
 impl Console {
     /// A console for a gateway; calls are remembered from here on. Must be called within a
     /// tokio runtime. None if the system has no random numbers.
-    pub fn start(gateway: &Arc<Gateway>) -> Option<Arc<Self>> {
-        let sign_ins = Arc::new(SignIns::new(gateway.authenticator())?);
+    ///
+    /// Cookies outlive a restart if there is a folder to remember their key in. Blocks.
+    pub fn start(gateway: &Arc<Gateway>, folder: Option<PrivateFolder>) -> Option<Arc<Self>> {
+        let sign_ins = Arc::new(SignIns::new(gateway.authenticator(), folder)?);
         let boot = random_id()?;
+        if let Some(connector) = gateway.fleet().connector() {
+            let door = Arc::downgrade(&sign_ins);
+            connector.open_console(move |who| {
+                let gone = || "There is no console any more.".to_owned();
+                door.upgrade().ok_or_else(gone)?.arrive(who)
+            });
+        }
         gateway.fleet().monitor().keep_calls();
         let (history, follow) = StateHistory::start(gateway.fleet());
         let (charts, sample) = Charts::start(gateway.fleet());
@@ -138,11 +151,12 @@ impl Console {
         ]
     }
 
-    /// The console is found there from here on: a URL without a slash at its end. `port` tells
-    /// its cookie from those of other gateways of this machine.
-    pub fn found_at(&self, base: &str, port: u16, sites: &Sites) {
-        self.sign_ins.found_at(base, port);
-        *lock(&self.sites) = Some(sites.clone());
+    /// The console is found at `base` from here on, and the gateway at `gateway`: URLs without a
+    /// slash at their end. `port` tells its cookie from those of other gateways of this machine.
+    /// Clients are those of `sites`.
+    pub fn found_at(&self, base: &str, gateway: &str, port: u16, sites: &[Sites]) {
+        self.sign_ins.found_at(base, gateway, port);
+        *lock(&self.sites) = sites.to_vec();
         self.charts.count_sessions_of(sites);
     }
 
@@ -180,12 +194,12 @@ impl Console {
     pub fn close(&self) {
         self.closing.send_replace(true);
         lock(&self.tasks).clear();
-        *lock(&self.sites) = None;
+        lock(&self.sites).clear();
         self.charts.close();
     }
 
-    fn sites(&self) -> Option<Sites> {
-        lock(&self.sites).clone()
+    fn sites(&self) -> Vec<Site> {
+        lock(&self.sites).iter().flat_map(|sites| sites.each().to_vec()).collect()
     }
 
     /// From here on there is no console while clients need no key: other machines reach it.

@@ -18,7 +18,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use http::HeaderName;
@@ -35,16 +35,17 @@ use switchboard_net::roster::{
     ServerState,
 };
 use switchboard_net::upstream::{ClientIdentity, ServerTarget};
-use switchboard_net::{Either, now, race};
+use switchboard_net::{Either, OwnedTask, now, race};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::limits::Limits;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::approval::{self, Approvals};
 use crate::connect::UserConnector;
 use crate::monitor::CallMonitor;
-use crate::plan::{Plan, PlanSecret, ServerPlan, ToolSearch};
+use crate::plan::{Plan, PlanSecret, ServerPlan, ToolChanges, ToolSearch};
 use crate::stderr_logs::StderrLogs;
 use crate::view::{GatewayTasks, People, Views};
 use crate::{lock, read, write};
@@ -80,6 +81,8 @@ pub struct Fleet {
     pub(crate) people: People,
     /// What is served at the paths.
     views: Mutex<Vec<Weak<Views>>>,
+    /// Compares what servers list with what was approved.
+    reviewing: OnceLock<OwnedTask>,
     /// When it was started.
     pub(crate) began: Instant,
 }
@@ -118,6 +121,8 @@ pub struct FleetOptions {
     pub connector: Option<Arc<UserConnector>>,
     /// Keeps what servers say on stderr.
     pub stderr: Option<Arc<StderrLogs>>,
+    /// What people have approved of the servers.
+    pub approvals: Arc<Approvals>,
     /// Which replica of a cluster this is, if there are several.
     pub replica: Option<Arc<Replica>>,
 }
@@ -151,10 +156,14 @@ impl Fleet {
             knows_people: AtomicBool::new(false),
             people,
             views: Mutex::default(),
+            reviewing: OnceLock::new(),
             began: Instant::now(),
         });
         fleet.monitor().know(&fleet);
+        let (changes, approvals) = (fleet.roster.changes(), Arc::clone(fleet.approvals()));
         fleet.change(plan)?;
+        let reviewing = approval::follow(Arc::downgrade(&fleet), approvals, changes);
+        fleet.reviewing.get_or_init(|| OwnedTask::spawn(reviewing));
         Ok(fleet)
     }
 
@@ -197,6 +206,11 @@ impl Fleet {
     /// What servers say on stderr, if it is kept.
     pub fn stderr(&self) -> Option<&Arc<StderrLogs>> {
         self.options.stderr.as_ref()
+    }
+
+    /// What people have approved of the servers.
+    pub fn approvals(&self) -> &Arc<Approvals> {
+        &self.options.approvals
     }
 
     /// Seals states that clients carry back. All replicas of a cluster open them.
@@ -280,6 +294,8 @@ impl Fleet {
         }
         tokio::join!(self.roster.close(), self.leaving.hurry());
         while closing.join_next().await.is_some() {}
+        let approvals = Arc::clone(self.approvals());
+        _ = tokio::task::spawn_blocking(move || approvals.save()).await;
     }
 }
 
@@ -315,6 +331,7 @@ impl Fleet {
             return Err(AddError::Full { most: MAX_SERVERS });
         }
         self.monitor().offer_tools(plan.diagnostics);
+        self.approvals().follow(plan.servers.keys(), plan.tool_changes == ToolChanges::Refuse);
         let old = self.running_servers();
         for name in old.keys().filter(|name| !plan.servers.contains_key(&***name)) {
             if let Some(gone) = self.roster.let_go(name) {

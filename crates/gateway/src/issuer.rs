@@ -123,6 +123,12 @@ impl KnownToken {
         Arc::new(Self { facts, key, grant, is_ended, user: Mutex::default() })
     }
 
+    /// What an issuer has said of a person, who shows no token.
+    #[cfg(feature = "console")]
+    pub(crate) fn of_person(facts: TokenFacts) -> Arc<Self> {
+        Self::new(facts, None, None)
+    }
+
     /// Whether the key that signed it is still one of its issuer, and nobody took it back.
     pub(crate) fn is_signed(&self) -> bool {
         !self.is_ended.load(Ordering::SeqCst)

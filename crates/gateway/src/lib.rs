@@ -32,6 +32,7 @@
 #![cfg_attr(not(feature = "console"), expect(dead_code, reason = "the console reads it"))]
 
 pub mod account;
+pub mod approval;
 pub mod authenticator;
 pub mod catalog;
 pub mod config;
@@ -43,6 +44,7 @@ pub mod facade;
 pub mod fleet;
 pub mod gateway;
 pub mod glob;
+pub mod hidden;
 pub mod idp;
 pub mod issuer;
 pub mod merge;

@@ -23,7 +23,9 @@ use crate::config::{
 use crate::policy::{Access, Grant, Principal};
 use crate::token::IssuerRule;
 
-pub use crate::config::{ConsoleMode, Edit, GatewayBounds, IdentityFiles, Listen, ToolSearch};
+pub use crate::config::{
+    ConsoleMode, Edit, GatewayBounds, IdentityFiles, Listen, ToolChanges, ToolSearch,
+};
 pub use crate::credential::{Credentials, may_pass};
 pub use crate::glob::NameFilter;
 pub use server::{PlanSecret, ServerPlan};
@@ -52,6 +54,8 @@ pub struct Plan {
     pub search: ToolSearch,
     /// Whether the gateway has tools of its own, which tell of it and of calls.
     pub diagnostics: bool,
+    /// What becomes of tools that changed since they were approved.
+    pub tool_changes: ToolChanges,
     /// What people may do in the console.
     pub console: ConsoleMode,
     /// Where people and clients find us, if the files say so.
@@ -90,6 +94,8 @@ impl Plan {
         plan.search = gateways.iter().find_map(|gateway| gateway.search).unwrap_or_default();
         let diagnostics = gateways.iter().find_map(|gateway| gateway.diagnostics);
         plan.diagnostics = diagnostics.unwrap_or_default();
+        let tool_changes = gateways.iter().find_map(|gateway| gateway.tool_changes);
+        plan.tool_changes = tool_changes.unwrap_or_default();
         plan.console = gateways.iter().find_map(|gateway| gateway.console).unwrap_or_default();
         plan.public_url = gateways.iter().find_map(|gateway| gateway.public_url.clone());
         let names: BTreeSet<&str> = files.iter().flat_map(Config::names).collect();
@@ -165,6 +171,7 @@ impl Plan {
         listen.hosts.extend(gateway.listen.hosts.iter().cloned());
         listen.unauthenticated |= gateway.listen.unauthenticated;
         listen.tls = listen.tls.take().or_else(|| gateway.listen.tls.clone());
+        listen.console_port = listen.console_port.or(gateway.listen.console_port);
         bounds.fill_in(&gateway.bounds);
     }
 
@@ -333,9 +340,10 @@ pub struct PlanChanges {
 impl Plan {
     /// What a listener is made of, once.
     fn socket(&self) -> impl PartialEq {
-        let Listen { host, port, unauthenticated, tls, .. } = self.listen.clone();
+        let Listen { host, port, unauthenticated, tls, console_port, .. } = self.listen.clone();
         let GatewayBounds { connections, connections_each, head, .. } = self.bounds;
-        (host, port, unauthenticated, tls, connections, connections_each, head)
+        let ports = (port, console_port);
+        (host, ports, unauthenticated, tls, connections, connections_each, head)
     }
 
     /// What leads from `old` to this plan.

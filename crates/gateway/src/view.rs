@@ -12,7 +12,7 @@
 //! error, no instruction and no count shows a principal what only another may see.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
 
 use http::HeaderName;
 use serde_json::{Value, json};
@@ -125,6 +125,18 @@ impl Views {
     pub(crate) fn tell_tools(&self) {
         for front in self.each() {
             front.tell_changed("tools");
+        }
+    }
+
+    /// Somebody has approved a definition: tells clients whose lists are others now.
+    pub(crate) fn review_again(&self) {
+        for front in self.each() {
+            if self.only.is_some() {
+                front.tell_changed("tools");
+                front.tell_changed("prompts");
+            } else {
+                front.make_anew();
+            }
         }
     }
 
@@ -491,9 +503,7 @@ impl Front {
         let (members, only_listed) = split(members, &self.grant);
         let making = lock(&self.making);
         (*write(&self.members), *write(&self.only_listed)) = (members, only_listed);
-        // The catalog is of another plan, whatever its edition.
-        write(&self.catalog).0.0 = u64::MAX;
-        drop(making);
+        self.outdate(making);
         self.follow();
         if self.only.is_none() {
             self.end_listens_left();
@@ -504,6 +514,17 @@ impl Front {
             session.follow(&running_servers);
         }
         self.tell_rules_changed();
+    }
+
+    /// The catalog is of another plan, or of what was approved before, whatever its edition.
+    fn outdate(&self, making: MutexGuard<'_, ()>) {
+        write(&self.catalog).0.0 = u64::MAX;
+        drop(making);
+    }
+
+    fn make_anew(&self) {
+        self.outdate(lock(&self.making));
+        self.refresh();
     }
 
     /// Has those servers asked that know people, as they are at this time.

@@ -267,6 +267,9 @@ mod pipe;
 #[doc(hidden)]
 pub mod platform;
 #[cfg(feature = "client")]
+#[doc(hidden)]
+pub mod private_folder;
+#[cfg(feature = "client")]
 pub mod roster;
 mod seal;
 pub mod secret;

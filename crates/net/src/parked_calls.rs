@@ -28,6 +28,7 @@ use crate::cluster::key::ClusterKey;
 use crate::connection::{ClientConnection, lock};
 use crate::drive::{OwnedTask, now};
 use crate::seal::{KEY_LENGTH, SealingKey};
+use crate::secret::hex_digest;
 
 /// How long a round stays open for the next question, if some come close together: a
 /// busy server takes this long to write it, and nobody who is asked notices.
@@ -274,6 +275,12 @@ impl Sealer {
         let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let epoch = u64::try_from(epoch.as_millis()).unwrap_or(u64::MAX);
         Self { keys: keys.collect(), start: now(), epoch, replica: Some(replica) }
+    }
+
+    /// A sealer that opens what another one with the same key has sealed.
+    pub fn with_key(key: &[u8; KEY_LENGTH], now: Instant) -> Self {
+        let mark = format!("{MARK}{}.", &hex_digest(key)[..16]);
+        Self { keys: vec![(mark, SealingKey::new(key))], start: now, epoch: 0, replica: None }
     }
 
     /// Whether this looks like something of ours.

@@ -37,7 +37,7 @@ pub fn words<'v>(name: &str, value: &'v str) -> impl Iterator<Item = &'v str> {
 }
 
 /// SHA-256 in hex: what does not give a text away, and tells it from others.
-pub(crate) fn hex_digest(text: &[u8]) -> String {
+pub fn hex_digest(text: &[u8]) -> String {
     hex(digest(&SHA256, text).as_ref())
 }
 

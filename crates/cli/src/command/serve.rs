@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
+use switchboard_gateway::approval::{self, Approvals};
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::connect::UserConnector;
 use switchboard_gateway::facade::Facade;
@@ -20,6 +21,7 @@ use switchboard_gateway::watch::Watch;
 use switchboard_gateway::{metrics, status};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::site::SitePage;
+use switchboard_net::private_folder::PrivateFolder;
 use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
@@ -34,7 +36,7 @@ use crate::output::write_finding;
 use crate::serve::{self, Around, ServedAt, ServedSites, Web};
 use crate::sign_in::UserStore;
 use crate::signal::StopSignal;
-use crate::{command, header, log, sign_in, target};
+use crate::{command, header, log, sign_in, store, target};
 use cluster::JoinedCluster;
 use console::ServedConsole;
 
@@ -85,6 +87,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> CommandResult {
         // The demo has no users: that no file was found says nothing about their accounts.
         connector: connector.clone().filter(|_| !is_stdio && !args.config.is_empty()),
         stderr,
+        approvals: Approvals::at(gateway_folder(&args.config)),
         ..FleetOptions::default()
     };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
@@ -115,7 +118,7 @@ async fn serve(
     let limits = Arc::new(plan.bounds.limits(&Limits::default()));
     let (places, serve_args) = (gateway.places(), serve_args(args, &plan));
     if args.stdio {
-        let _following = follow.run(None);
+        let _following = follow.run(Vec::new());
         let _summary = summary::tell(gateway, None, None);
         return serve::serve(places, limits, None, &serve_args, &web, stop).await;
     }
@@ -134,25 +137,69 @@ async fn serve(
     };
     let authenticator = Some(Arc::clone(gateway.authenticator()));
     let console = console::start(args, gateway, &stop);
-    pages.extend(console.iter().flat_map(ServedConsole::pages));
-    let entrance = console.as_ref().map(ServedConsole::entrance);
-    let replica = cluster.as_ref().map(JoinedCluster::replica);
-    let around = Around { pages, authenticator, bounds: plan.bounds, console: entrance, replica };
-    let (web, mut sites) = Web::bind(around, limits, port, &serve_args, &web).await?;
-    follow.found_at = connector.map(|connector| (connector, web.at()));
+    // The console is beside the clients, or at a port of its own.
+    let apart = console.as_ref().zip(plan.listen.console_port);
+    let beside = console.as_ref().filter(|_| apart.is_none());
+    pages.extend(beside.into_iter().flat_map(ServedConsole::pages));
+    let around = Around {
+        pages,
+        authenticator: authenticator.clone(),
+        bounds: plan.bounds,
+        console: beside.map(ServedConsole::entrance),
+        is_console_alone: false,
+        replica: cluster.as_ref().map(JoinedCluster::replica),
+    };
+    let (main, sites) = Web::bind(around, Arc::clone(&limits), port, &serve_args, &web).await?;
+    let mut all_sites = vec![sites];
+    let own_port = match apart {
+        Some((console, port)) => {
+            let around = Around {
+                pages: console.pages(),
+                authenticator,
+                bounds: plan.bounds,
+                console: Some(console.entrance()),
+                is_console_alone: true,
+                replica: None,
+            };
+            let host = console_host(args, &plan);
+            let own_args = ServeArgs { host, ..self::serve_args(args, &plan) };
+            let (web, sites) = Web::bind(around, limits, port, &own_args, &web).await?;
+            all_sites.push(sites);
+            Some(web)
+        }
+        None => None,
+    };
+    follow.found_at = connector.map(|connector| (connector, main.at()));
     follow.set_base(&plan);
-    sites.show(places);
-    let link = console.as_ref().map(|console| console.found_at(&plan, &web));
+    for sites in &mut all_sites {
+        sites.show(places.clone());
+    }
+    let link = console.as_ref().map(|console| console.found_at(&plan, &main, own_port.as_ref()));
     follow.console.clone_from(&console);
     console.iter().try_for_each(|console| console.follow_files(&args.config))?;
-    let _following = follow.run(Some(sites));
-    let _summary = summary::tell(gateway, Some(web.at()), link);
+    let _following = follow.run(all_sites);
+    let _summary = summary::tell(gateway, Some(main.at()), link);
     let _links = console.map(ServedConsole::tell_links);
-    match cluster {
-        Some(cluster) => cluster.serve(web, stop).await,
-        None => web.serve(stop).await,
-    }
+    let own_port = async {
+        if let Some(web) = own_port {
+            web.serve(stop.clone()).await;
+        }
+    };
+    let main = async {
+        match cluster {
+            Some(cluster) => cluster.serve(main, stop.clone()).await,
+            None => main.serve(stop.clone()).await,
+        }
+    };
+    tokio::join!(main, own_port);
     Ok(())
+}
+
+/// Where a console listens that has a port of its own: where the clients come in if they need
+/// keys, else at this machine alone.
+fn console_host(args: &GatewayArgs, plan: &Plan) -> String {
+    let is_own = plan.listen.console_port.is_some() && plan.access.is_open();
+    if is_own { "127.0.0.1".to_owned() } else { host(args, plan) }
 }
 
 /// Where people find us: where the file says, or at this machine.
@@ -336,6 +383,11 @@ fn tell(problems: &[Problem]) {
     }
 }
 
+/// Where a gateway of these files keeps what it remembers.
+pub(super) fn gateway_folder(files: &[PathBuf]) -> Option<PrivateFolder> {
+    approval::gateway_folder(&store::state(&target::variable)?, files)
+}
+
 fn cache(args: &GatewayArgs) -> Option<Cache> {
     if args.no_cache {
         return None;
@@ -455,20 +507,20 @@ impl Follow {
         }
     }
 
-    /// Follows until what it returns is dropped; `sites` is what is served over HTTP.
-    fn run(mut self, mut sites: Option<ServedSites>) -> OwnedTask {
+    /// Follows until what it returns is dropped; `sites` is what is served over HTTP, by port.
+    fn run(mut self, mut sites: Vec<ServedSites>) -> OwnedTask {
         OwnedTask::spawn(async move {
             loop {
                 let reading = match race(self.watch.changed(), self.gateway.switched()).await {
                     Either::Left(reading) => reading,
                     Either::Right(()) => {
-                        if let Some(sites) = &mut sites {
+                        for sites in &mut sites {
                             sites.show(self.gateway.places());
                         }
                         continue;
                     }
                 };
-                let problems = self.apply(reading, sites.as_mut());
+                let problems = self.apply(reading, &mut sites);
                 self.console.iter().for_each(|console| console.tell_config(problems));
                 self.loaded.send_modify(|loaded| {
                     let is_current = problems == 0;
@@ -480,7 +532,7 @@ impl Follow {
     }
 
     /// Follows what was read; the number of mistakes because of which it is not followed.
-    fn apply(&self, mut reading: Reading, sites: Option<&mut ServedSites>) -> usize {
+    fn apply(&self, mut reading: Reading, sites: &mut [ServedSites]) -> usize {
         for error in &reading.unread {
             tracing::error!(target: RELOAD, "{}", error.line());
         }
@@ -500,8 +552,8 @@ impl Follow {
         match applied {
             Ok(changes) => {
                 self.set_base(&self.gateway.plan());
-                if let Some(sites) = sites {
-                    let plan = self.gateway.plan();
+                let plan = self.gateway.plan();
+                for sites in sites {
                     if let Err(failure) = sites.adjust(&serve_args(&self.args, &plan), &plan.bounds)
                     {
                         // A plan with such a mistake is not followed.
@@ -531,7 +583,7 @@ fn tell_changes(changes: &PlanChanges) {
     if changes.listen {
         tracing::warn!(
             target: RELOAD,
-            "host, port, tlsCert, tlsKey, allowUnauthenticated, maxConnections and maxHeaderBytes hold from the next start on"
+            "host, port, the port of the console, tlsCert, tlsKey, allowUnauthenticated, maxConnections and maxHeaderBytes hold from the next start on"
         );
     }
 }

@@ -11,7 +11,8 @@ use super::key::{self, FileKey, find, key, names, nearest};
 use super::reader::Reader;
 use super::schema::{
     CONSOLE, COUNT, FLAG, FLAG_OR_COUNT, FLAG_OR_GRANT, GROUPS_OF_SERVERS, KEY_HASH, KEYS_BY_NAME,
-    LIMITS, PORT_NUMBER, RATE, SERVER_DEFAULTS, TEXT, TOKEN_ACCESS, URL, WORD_OR_WORDS, WORDS,
+    LIMITS, PORT_NUMBER, RATE, SERVER_DEFAULTS, TEXT, TOKEN_ACCESS, TOOL_CHANGES, URL,
+    WORD_OR_WORDS, WORDS,
 };
 use super::settings::ServerOptions;
 use super::tls::IdentityFiles;
@@ -31,6 +32,8 @@ pub struct GatewaySection {
     pub search: Option<ToolSearch>,
     /// Whether the gateway has tools of its own.
     pub diagnostics: Option<bool>,
+    /// What becomes of tools that changed since they were approved.
+    pub tool_changes: Option<ToolChanges>,
     /// Whether people have a console, and what they may do there.
     pub console: Option<ConsoleMode>,
     /// Sets of servers.
@@ -96,6 +99,8 @@ pub struct Listen {
     pub unauthenticated: bool,
     /// What clients are shown over TLS; none for plain HTTP.
     pub tls: Option<IdentityFiles>,
+    /// The port of the console, if it is not that of the clients.
+    pub console_port: Option<u16>,
 }
 
 /// Bounds that the files may set; those not said keep their defaults.
@@ -170,6 +175,16 @@ impl ToolSearch {
     }
 }
 
+/// What becomes of tools that changed since they were first seen or approved.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ToolChanges {
+    /// People see it.
+    #[default]
+    Show,
+    /// Clients do not get them until somebody says yes.
+    Refuse,
+}
+
 /// What people may do in the console.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ConsoleMode {
@@ -218,8 +233,8 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
         &["console"],
         CONSOLE,
         "Whether people find a console at /console/: true, false, or \"read\" for one that changes \
-         nothing.",
-        |it, reader, at| it.console = console(reader, at),
+         nothing; { \"port\": … } for one at a port of its own.",
+        |it, reader, at| it.console = console(it, reader, at),
     ),
     key(&["defaults"], SERVER_DEFAULTS, "", |it, reader, at| {
         it.defaults = defaults(reader, at);
@@ -294,6 +309,13 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
             let certificate = it.listen.tls.take().map(|tls| tls.certificate).unwrap_or_default();
             it.listen.tls = Some(IdentityFiles { certificate, key });
         },
+    ),
+    key(
+        &["toolChanges"],
+        TOOL_CHANGES,
+        "What becomes of a tool or prompt that changed since it was first seen or approved: \
+         \"show\" tells people, \"refuse\" keeps it from clients until it is approved.",
+        |it, reader, at| it.tool_changes = tool_changes(reader, at),
     ),
     key(
         &["toolSearch"],
@@ -493,12 +515,52 @@ fn search(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<ToolSear
     }
 }
 
-fn console(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<ConsoleMode> {
+fn tool_changes(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<ToolChanges> {
+    match node.text() {
+        Some("show") => Some(ToolChanges::Show),
+        Some("refuse") => Some(ToolChanges::Refuse),
+        _ => reader.wrong((key, node), "write \"show\" or \"refuse\""),
+    }
+}
+
+/// The keys of `console` that is an object.
+pub(super) const CONSOLE_KEYS: &[FileKey<ReadInto<ConsoleSection>>] = &[
+    key(
+        &["port"],
+        PORT_NUMBER,
+        "The port of the console; 0 picks a free one.",
+        |it, reader, at| {
+            it.port = port(reader, at);
+        },
+    ),
+    key(&["readOnly"], FLAG, "Whether the console changes nothing.", |it, reader, at| {
+        it.is_read_only = reader.flag(at).unwrap_or(false);
+    }),
+];
+
+/// What `console` says of itself.
+#[derive(Default)]
+pub(super) struct ConsoleSection {
+    port: Option<u16>,
+    is_read_only: bool,
+}
+
+fn console(
+    gateway: &mut GatewaySection,
+    reader: &mut Reader<'_>,
+    (key, node): KeyValue<'_>,
+) -> Option<ConsoleMode> {
     match &node.value {
+        Value::Table(_) => {
+            let mut section = ConsoleSection::default();
+            read_members(CONSOLE_KEYS, &mut section, reader, (key, node));
+            gateway.listen.console_port = section.port;
+            Some(if section.is_read_only { ConsoleMode::Read } else { ConsoleMode::Write })
+        }
         Value::Bool(true) => Some(ConsoleMode::Write),
         Value::Bool(false) => Some(ConsoleMode::Off),
         _ if node.text() == Some("read") => Some(ConsoleMode::Read),
-        _ => reader.wrong((key, node), "write true, false or \"read\""),
+        _ => reader.wrong((key, node), "write true, false, \"read\" or { \"port\": 3002 }"),
     }
 }
 

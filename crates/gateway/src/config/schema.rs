@@ -217,7 +217,9 @@ pub(super) const PREFIX: Shape =
     || either(json!({ "type": "string", "maxLength": 30 }), json!({ "const": false }));
 pub(super) const FLAG_OR_GRANT: Shape = || either(FLAG(), reference("grant"));
 pub(super) const FLAG_OR_COUNT: Shape = || either(FLAG(), reference("count"));
-pub(super) const CONSOLE: Shape = || json!({ "enum": [true, false, "read"] });
+pub(super) const CONSOLE: Shape =
+    || either(json!({ "enum": [true, false, "read"] }), object(schemas(gateway::CONSOLE_KEYS)));
+pub(super) const TOOL_CHANGES: Shape = || json!({ "enum": ["show", "refuse"] });
 pub(super) const PORT_NUMBER: Shape = || {
     let number = json!({ "type": "integer", "minimum": 0, "maximum": 65535 });
     either(number, json!({ "type": "string", "pattern": "^([0-9]{1,5}|.*\\$\\{.*)$" }))

@@ -20,9 +20,10 @@ use tokio::time::Instant;
 
 use super::visitor::Refused;
 use super::{
-    CALLBACK_PATH, CONNECT_PATH, ConnectLink, FlowEnd, IssuerVisitor, UserConnector, random_id,
-    unhex,
+    CALLBACK_PATH, CONNECT_PATH, ConnectLink, FlowEnd, IssuerVisitor, UserConnector, VisitPurpose,
+    random_id, unhex,
 };
+use crate::idp::{Identity, IdpError};
 use crate::plan::ServerPlan;
 use crate::token::IssuerRule;
 use crate::{lock, read};
@@ -70,9 +71,8 @@ impl UserConnector {
     /// links before people do.
     fn show_form(&self, visit: &PageVisit, id: &str, wrong: Option<&str>) -> Response<Bytes> {
         let Some((server, principal)) = self.find_link(id) else { return link_is_over() };
-        let browser = self.browser(&visit.headers);
-        let is_new = browser.is_none();
-        let Some(browser) = browser.or_else(random_id) else { return link_is_over() };
+        let known = self.known_browser(&visit.headers);
+        let Some((browser, cookie)) = known else { return link_is_over() };
         let challenge = self.accounts.challenge(&server, &principal);
         let scopes = challenge.map(|it| it.scopes()).filter(|scopes| !scopes.is_empty());
         let scopes = scopes.or_else(|| server.oauth.settings.scopes.clone());
@@ -101,11 +101,8 @@ impl UserConnector {
         );
         let status = if wrong.is_some() { StatusCode::FORBIDDEN } else { StatusCode::OK };
         let mut page = html(status, "Connect your account", &main);
-        if is_new {
-            let BrowserCookie { name, attributes } = self.cookie();
-            if let Ok(value) = HeaderValue::try_from(format!("{name}={browser}; {attributes}")) {
-                page.headers_mut().insert(SET_COOKIE, value);
-            }
+        if let Some(cookie) = cookie {
+            page.headers_mut().insert(SET_COOKIE, cookie);
         }
         page
     }
@@ -148,7 +145,7 @@ impl UserConnector {
     /// Has the visitor show who they are, at the issuer of the user.
     async fn send_to_issuer(&self, id: &str, browser: &str, rule: &IssuerRule) -> Response<Bytes> {
         let base = read(&self.base).clone().unwrap_or_default();
-        let client = match self.idp_client(rule) {
+        let client = match self.idp_client(rule, Vec::new()) {
             Ok(client) => Arc::new(client),
             Err(why) => return cannot_begin(&why),
         };
@@ -157,10 +154,11 @@ impl UserConnector {
             Err(why) => return cannot_begin(&why.to_string()),
         };
         let page = leave_page(visit.url(), "Show who you are");
-        let (id, browser, began) = (id.to_owned(), browser.to_owned(), Instant::now());
+        let (purpose, browser) = (VisitPurpose::Link(id.to_owned()), browser.to_owned());
         let mut state = lock(&self.state);
-        state.visitors.retain(|it| it.id != id);
-        state.visitors.push(IssuerVisitor { id, browser, client, visit, began });
+        state.visitors.retain(|it| it.purpose != purpose);
+        let began = Instant::now();
+        state.visitors.push(IssuerVisitor { purpose, browser, client, visit, began });
         page
     }
 
@@ -174,8 +172,13 @@ impl UserConnector {
             let at = state.visitors.iter().position(is_it)?;
             state.visitors.swap_remove(at)
         };
-        let IssuerVisitor { id, client, visit, .. } = visitor;
-        let who = match client.finish(visit, query).await {
+        let IssuerVisitor { purpose, client, visit, .. } = visitor;
+        let finished = client.finish(visit, query).await;
+        let id = match purpose {
+            VisitPurpose::Link(id) => id,
+            VisitPurpose::Console => return Some(self.lead_to_console(finished)),
+        };
+        let who = match finished {
             Ok(identity) => format!("{}/{}", identity.issuer, identity.subject),
             Err(error) => return Some(cannot_begin(&error.to_string())),
         };
@@ -188,6 +191,35 @@ impl UserConnector {
                 html(StatusCode::FORBIDDEN, "This link is not for you", text)
             }
         })
+    }
+
+    /// Lets somebody in to the console whose issuer has said who they are.
+    fn lead_to_console(&self, finished: Result<Identity, IdpError>) -> Response<Bytes> {
+        let door = self.console.get();
+        let led = finished.map_err(|error| error.to_string()).and_then(|identity| {
+            door.ok_or("There is no console here.".to_owned()).and_then(|door| door(&identity))
+        });
+        match led {
+            Ok(url) => leave_page(&url, "You are signed in"),
+            Err(why) => {
+                let text = format!("<p>{}</p>", escape(&why));
+                html(StatusCode::FORBIDDEN, "You are not signed in", &text)
+            }
+        }
+    }
+
+    /// The browser of a request, and the cookie that makes it known if it has not been here.
+    pub(super) fn known_browser(
+        &self,
+        headers: &HeaderMap,
+    ) -> Option<(String, Option<HeaderValue>)> {
+        if let Some(browser) = self.browser(headers) {
+            return Some((browser, None));
+        }
+        let browser = random_id()?;
+        let BrowserCookie { name, attributes } = self.cookie();
+        let cookie = HeaderValue::try_from(format!("{name}={browser}; {attributes}")).ok()?;
+        Some((browser, Some(cookie)))
     }
 
     /// Says where the visitor signs in, and for what, and leads there (OU-4).

@@ -1,21 +1,35 @@
 //! Whether the visitor of a link is the user that it is for: by their key, or by what their
 //! issuer says (OU-3).
 
+#[cfg(feature = "console")]
+use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "console")]
+use http::{HeaderMap, HeaderValue};
 use ring::hmac;
 use switchboard_proto::auth::{OauthSettings, Secret};
 use tokio::time::Instant;
 
+#[cfg(feature = "console")]
+use super::{CALLBACK_PATH, IssuerVisitor, VisitPurpose};
 use super::{ConnectLink, UserConnector, hex};
+#[cfg(feature = "console")]
+use crate::idp::Identity;
 use crate::idp::IdpClient;
 use crate::lock;
+#[cfg(feature = "console")]
+use crate::read;
 use crate::token::{IssuerRule, TokenAccess};
 
 /// Wrong keys that one link takes.
 pub(super) const MOST_WRONG_KEYS: usize = 5;
 /// Wrong keys of all links in a minute.
 const MOST_WRONG_A_MINUTE: usize = 60;
+
+/// People on their way to the console who have not shown who they are.
+#[cfg(feature = "console")]
+const MOST_CONSOLE_VISITORS: usize = 100;
 
 /// Why a visitor may not begin.
 pub(super) enum Refused {
@@ -35,7 +49,11 @@ impl UserConnector {
     }
 
     /// A client of the issuer of a user, which learns who a visitor is (OU-3).
-    pub(super) fn idp_client(&self, rule: &IssuerRule) -> Result<IdpClient, String> {
+    pub(super) fn idp_client(
+        &self,
+        rule: &IssuerRule,
+        scopes: Vec<String>,
+    ) -> Result<IdpClient, String> {
         let missing = || {
             format!(
                 "The gateway has no client id at {}. Its owner sets \"clientId\" of the issuer {:?}.",
@@ -44,8 +62,65 @@ impl UserConnector {
         };
         let authenticator = self.authenticator.get().ok_or_else(missing)?;
         let settings = idp_settings(rule, authenticator.tokens().as_deref()).ok_or_else(missing)?;
-        let fetch = self.fetch.clone();
+        let (fetch, settings) =
+            (self.fetch.clone(), OauthSettings { scopes: Some(scopes), ..settings });
         IdpClient::new(authenticator, &rule.name, settings, fetch).ok_or_else(missing)
+    }
+
+    /// The issuers where people can show who they are.
+    #[cfg(feature = "console")]
+    pub(crate) fn issuers_of_people(&self) -> Vec<IssuerRule> {
+        let tokens = self.authenticator.get().and_then(|it| it.tokens());
+        let Some(tokens) = tokens.filter(|_| read(&self.base).is_some()) else {
+            return Vec::new();
+        };
+        let known = |rule: &&IssuerRule| idp_settings(rule, Some(&tokens)).is_some();
+        tokens.issuers.iter().filter(known).cloned().collect()
+    }
+
+    /// People who want to look at the console are let in by this.
+    #[cfg(feature = "console")]
+    pub(crate) fn open_console(
+        &self,
+        door: impl Fn(&Identity) -> Result<String, String> + Send + Sync + 'static,
+    ) {
+        _ = self.console.set(Box::new(door));
+    }
+
+    /// Has somebody who wants to look at the console show who they are: the page of the issuer,
+    /// and a cookie for their browser.
+    #[cfg(feature = "console")]
+    pub(crate) async fn send_to_console(
+        &self,
+        rule: &IssuerRule,
+        headers: &HeaderMap,
+    ) -> Result<(String, Option<HeaderValue>), String> {
+        let tokens = self.authenticator.get().and_then(|it| it.tokens());
+        let facade = tokens.as_ref().and_then(|it| it.facade.as_ref());
+        let scopes = match facade.filter(|it| it.issuer == rule.name) {
+            Some(facade) => facade.scopes.clone(),
+            // What a token grants depends on its scopes.
+            None => tokens.iter().flat_map(|it| it.scopes.keys().cloned()).collect(),
+        };
+        let client = Arc::new(self.idp_client(rule, scopes)?);
+        let base = read(&self.base).clone().unwrap_or_default();
+        let began = client.begin(&format!("{base}{CALLBACK_PATH}")).await;
+        let visit = began.map_err(|why| why.to_string())?;
+        let random = "the system has no random numbers";
+        let (browser, cookie) = self.known_browser(headers).ok_or(random)?;
+        let (url, began) = (visit.url().to_owned(), Instant::now());
+        let mut state = lock(&self.state);
+        state.forget_old(began);
+        // Nobody has shown anything yet: they take no place from users with links.
+        let is_console = |it: &IssuerVisitor| it.purpose == VisitPurpose::Console;
+        if state.visitors.iter().filter(|it| is_console(it)).count() >= MOST_CONSOLE_VISITORS
+            && let Some(oldest) = state.visitors.iter().position(is_console)
+        {
+            state.visitors.remove(oldest);
+        }
+        let purpose = VisitPurpose::Console;
+        state.visitors.push(IssuerVisitor { purpose, browser, client, visit, began });
+        Ok((url, cookie))
     }
 
     /// What the form of a link has, for this browser.

@@ -46,7 +46,7 @@ impl Console {
         let plan = plans.find(|plan| plan.name == server).ok_or_else(unknown)?;
         let connector: &Arc<UserConnector> =
             self.gateway.fleet().connector().ok_or_else(unknown)?;
-        if viewer.by != SignedInBy::Key {
+        if viewer.by == SignedInBy::Link {
             let message = "an account belongs to a key; sign in with one";
             return Err(ApiError::new(StatusCode::FORBIDDEN, "not_granted", message));
         }

@@ -5,7 +5,7 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use switchboard_net::http::site::{ConnectedClient, Site};
+use switchboard_net::http::site::ConnectedClient;
 
 use super::sign_in::Viewer;
 use super::{ApiError, ApiResult, Console};
@@ -89,9 +89,7 @@ impl Console {
             let message = "two sessions have ids that begin like this; wait until one is over";
             return Err(ApiError::new(StatusCode::CONFLICT, "busy", message));
         }
-        let sites = self.sites().map(|sites| sites.each());
-        let sites: &[Site] = sites.as_deref().unwrap_or_default();
-        for site in sites {
+        for site in self.sites() {
             site.end_client(one.client.number());
         }
         tracing::info!(principal = viewer.who.name(), session = id, "session ended in the console");

@@ -12,7 +12,7 @@ use switchboard_net::http::site::{ConnectedClient, Site};
 use switchboard_proto::moment;
 
 use super::sign_in::{SignedInBy, Viewer, check_origin, moment_at};
-use super::{ApiError, ApiResult, Console, json_response, tagged_json};
+use super::{ApiError, ApiResult, Console, json_response, read_body, tagged_json};
 use crate::config::ConsoleMode;
 use crate::connect::form_fields;
 use crate::status;
@@ -30,7 +30,13 @@ impl Console {
     ) -> ApiResult<Response<Bytes>> {
         let is_read = matches!(visit.method, Method::GET | Method::HEAD);
         check_origin(&visit.headers, !is_read)?;
+        if is_read && what == "sign-in" {
+            return Ok(json_response(&self.issuers()));
+        }
         if (&visit.method, what) == (&Method::POST, "sign-in") {
+            if let Some(issuer) = read_body(&visit.body)?["issuer"].as_str() {
+                return self.begin_at_issuer(visit, issuer).await;
+            }
             let (viewer, cookie) = self.sign_ins.sign_in(visit)?;
             return Ok(with_cookie(&self.me(&viewer), cookie));
         }
@@ -64,7 +70,7 @@ impl Console {
         }
         match (&visit.method, &*parts) {
             (&Method::POST, ["sign-out"]) => {
-                self.sign_ins.end(&visit.headers);
+                self.sign_ins.end(&visit.headers).await;
                 let cookie = self.sign_ins.cookie("", 0);
                 Ok(with_cookie(&json!({"did": "signed out"}), cookie))
             }
@@ -77,6 +83,9 @@ impl Console {
             }
             (&Method::POST, ["capture"]) => {
                 Ok(json_response(&self.start_capture(&viewer, &visit.body)?))
+            }
+            (&Method::POST, ["safety", "approve"]) => {
+                Ok(json_response(&self.approve(&viewer, &visit.body).await?))
             }
             (&Method::DELETE, ["capture"]) => Ok(json_response(&self.end_capture(&viewer, None)?)),
             (&Method::DELETE, ["capture", number]) => {
@@ -118,6 +127,7 @@ impl Console {
             ["calls", id] => self.call(viewer, id),
             ["sessions"] => Ok(self.sessions(viewer)),
             ["capture"] => Ok(self.captures(viewer)),
+            ["safety"] => Ok(self.safety(viewer)),
             ["snippets"] => self.snippets(viewer, query),
             ["keys"] => self.keys(viewer),
             // One pair of eyes: a path of thousands would be as deep a recursion.
@@ -138,6 +148,7 @@ impl Console {
         let by = match viewer.by {
             SignedInBy::Link => "link",
             SignedInBy::Key => "key",
+            SignedInBy::Issuer => "issuer",
         };
         json!({
             "principal": viewer.who.name(),
@@ -156,7 +167,7 @@ impl Console {
     fn features(&self, viewer: &Viewer) -> Vec<&'static str> {
         let mut features = vec![
             "overview", "servers", "calls", "sessions", "charts", "feed", "mcp", "open",
-            "snippets", "capture",
+            "snippets", "capture", "safety",
         ];
         if viewer.is_whole() && self.gateway.fleet().stderr().is_some() {
             features.push("stderr");
@@ -217,10 +228,7 @@ impl Console {
 
     /// Who is connected, as far as somebody may know.
     pub(super) fn connected(&self, viewer: &Viewer) -> Vec<ConnectedClient> {
-        let sites = self.sites();
-        let all = sites
-            .iter()
-            .flat_map(|sites| sites.each().iter().flat_map(Site::seen).collect::<Vec<_>>());
+        let all = self.sites().into_iter().flat_map(|site| site.seen());
         let sees = |it: &ConnectedClient| viewer.is_whole() || viewer.is_own(it.client.principal());
         all.filter(sees).collect()
     }
@@ -239,8 +247,7 @@ impl Console {
 
     /// Calls that wait for their clients. Whose they are is not told.
     fn parked(&self, viewer: &Viewer) -> Option<usize> {
-        let sites = self.sites().filter(|_| viewer.is_whole())?;
-        Some(sites.each().iter().map(Site::parked).sum())
+        viewer.is_whole().then(|| self.sites().iter().map(Site::parked).sum())
     }
 
     fn sessions(&self, viewer: &Viewer) -> Value {

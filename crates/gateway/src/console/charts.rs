@@ -111,7 +111,7 @@ pub(super) fn sums_by_server(
 #[derive(Default)]
 pub(super) struct Charts {
     state: Mutex<ChartState>,
-    sites: RwLock<Option<Sites>>,
+    sites: RwLock<Vec<Sites>>,
 }
 
 #[derive(Default)]
@@ -136,19 +136,20 @@ impl Charts {
     }
 
     /// Counts the sessions there from here on.
-    pub(super) fn count_sessions_of(&self, sites: &Sites) {
-        *write(&self.sites) = Some(sites.clone());
+    pub(super) fn count_sessions_of(&self, sites: &[Sites]) {
+        *write(&self.sites) = sites.to_vec();
     }
 
     /// Lets go of what leads back to the console.
     pub(super) fn close(&self) {
-        *write(&self.sites) = None;
+        write(&self.sites).clear();
     }
 
     fn add_point(&self, fleet: &Fleet) {
         let sums = sums_by_server(fleet.monitor(), |_, _| true);
         let sites = read(&self.sites).clone();
-        let sessions = sites.map_or(0, |it| it.each().iter().map(Site::sessions).sum());
+        let of_port = |it: &Sites| it.each().iter().map(Site::sessions).sum::<usize>();
+        let sessions = sites.iter().map(of_port).sum();
         let mut state = lock(&self.state);
         let none = CallSum::default();
         let own = sums

@@ -4,7 +4,7 @@
 //! list.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, LINK};
 use http::{HeaderValue, Response, StatusCode};
 use ring::digest::{Context, SHA256};
 
@@ -19,10 +19,17 @@ const INDEX: &str = "index.html";
 /// What is replaced by the digest of all files.
 const DIGEST_MARK: &str = "@DIGEST@";
 
+/// What the first view needs: a browser asks for all of it at once, and not for each when the one
+/// before it has come.
+const FIRST: [&str; 7] =
+    ["main.js", "api.js", "dom.js", "router.js", "signal.js", "ui.js", "view-home.js"];
+
 /// The files, ready to be sent.
 pub(super) struct WebFiles {
     digest: String,
     index: Bytes,
+    /// Names the files of [`FIRST`] to browsers.
+    preload: Option<HeaderValue>,
 }
 
 impl WebFiles {
@@ -31,7 +38,9 @@ impl WebFiles {
         let digest = digest_of(&all);
         let index = find(INDEX).map(String::from_utf8_lossy).unwrap_or_default();
         let index = index.replace(DIGEST_MARK, &digest).into();
-        Self { digest, index }
+        let link = |name| format!("</console/web/{digest}/{name}>; rel=modulepreload");
+        let preload = HeaderValue::try_from(FIRST.map(link).join(", ")).ok();
+        Self { digest, index, preload }
     }
 
     /// Another value for another version of the page.
@@ -49,6 +58,7 @@ impl WebFiles {
             }
             response.headers_mut().insert(ETAG, tag);
         }
+        response.headers_mut().extend(self.preload.clone().map(|preload| (LINK, preload)));
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         response
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use switchboard_net::call::{Call, CallDescription};
 use switchboard_net::connection::ClientConnection;
-use switchboard_net::http::site::{ConnectedClient, Site};
+use switchboard_net::http::site::ConnectedClient;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::{method, moment};
 
@@ -56,12 +56,9 @@ impl ShownCall {
 impl Console {
     /// The calls that are open, as far as somebody may know; the oldest first.
     fn shown_calls(&self, viewer: &Viewer) -> Vec<ShownCall> {
-        let sites = self.sites();
         let is_shown =
             |it: &ConnectedClient| viewer.is_whole() || viewer.is_own(it.client.principal());
-        let clients = sites
-            .iter()
-            .flat_map(|sites| sites.each().iter().flat_map(Site::calling).collect::<Vec<_>>());
+        let clients = self.sites().into_iter().flat_map(|site| site.calling());
         let mut shown = Vec::new();
         for ConnectedClient { client, transport, .. } in clients.filter(is_shown) {
             for call in client.open_calls() {

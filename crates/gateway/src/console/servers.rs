@@ -9,7 +9,7 @@ use switchboard_net::client::Client;
 use switchboard_net::roster::{ListKind, ServerState};
 use switchboard_net::upstream::Target;
 use switchboard_proto::failure::Failure;
-use switchboard_proto::{Table, moment};
+use switchboard_proto::{Table, method, moment};
 
 use super::charts::{CallSum, sums_by_server};
 use super::masked_text::is_by_name;
@@ -311,6 +311,7 @@ impl Console {
     /// What needs somebody: servers, and the configuration file.
     pub(super) fn needs(&self, view: &ServersView<'_>) -> Vec<Value> {
         let mut needs = view.needs(self);
+        needs.extend(self.safety_needs(view.viewer));
         needs.extend(self.config_need().filter(|_| view.viewer.is_whole()));
         needs
     }
@@ -323,7 +324,9 @@ impl Console {
         let is_recent = |at: SystemTime| now.duration_since(at).is_ok_and(|age| age.as_secs() < 60);
         // Calls are kept in the order in which they ended.
         for call in monitor.calls().after(0) {
+            // As the page of a server counts them.
             if call.server.is_some()
+                && call.method() == method::CALL_TOOL
                 && is_recent(call.at() + call.took())
                 && view.viewer.sees(&call)
             {

@@ -21,10 +21,13 @@ use serde_json::json;
 use switchboard_net::access::{AuthDenial, Authenticate, Who};
 use switchboard_net::http::page::{PageVisit, cookie};
 use switchboard_net::parked_calls::Sealer;
+use switchboard_net::private_folder::PrivateFolder;
 use switchboard_proto::auth::Secret;
 use switchboard_proto::jsonrpc::Part;
 use tokio::sync::Notify;
 
+use super::cookie_key::{self, EndedCookie, MAX_ENDED};
+use super::issuer_sign_in::{Arrival, ISSUER_LIFE};
 use super::{ApiError, ApiResult, CONSOLE_PATH, Console, read_body};
 use crate::authenticator::Authenticator;
 use crate::config::ConsoleMode;
@@ -41,12 +44,7 @@ const SIGN_IN_LIFE: u64 = 8 * 60 * 60;
 const MAX_TRIES: usize = 5;
 /// Wrong tries of all addresses in a minute.
 const MAX_TRIES_OF_ALL: usize = 60;
-/// Sign-ins that have ended before their time and are remembered.
-const MAX_ENDED: usize = 1024;
 const TRIES_TIME: Duration = Duration::from_mins(1);
-
-/// What a cookie is sealed for.
-const SEALED_FOR: &[u8] = b"console";
 
 /// What our page sends with whatever changes something, and no form can (C-33).
 const MARK: HeaderName = HeaderName::from_static("x-switchboard");
@@ -55,15 +53,21 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Who is signed in.
 pub(super) struct SignIns {
-    authenticator: Arc<Authenticator>,
+    pub(super) authenticator: Arc<Authenticator>,
     sealer: Sealer,
     clock: Clock,
     link: Mutex<Secret>,
     /// A link was used.
     pub(super) used: Notify,
     wrong: Mutex<VecDeque<(Instant, Option<IpAddr>)>>,
-    /// The cookies of those who have signed out, hashed; the oldest goes.
-    ended: Mutex<VecDeque<KeyHash>>,
+    /// Sign-ins at issuers that were begun.
+    begun: Mutex<VecDeque<(Instant, Option<IpAddr>)>>,
+    /// Those who come back from an issuer.
+    pub(super) arrivals: Mutex<VecDeque<Arrival>>,
+    /// The cookies of those who have signed out; the oldest goes.
+    ended: Mutex<VecDeque<EndedCookie>>,
+    /// Where they are remembered.
+    folder: Option<PrivateFolder>,
     place: RwLock<ConsolePlace>,
 }
 
@@ -71,6 +75,7 @@ pub(super) struct SignIns {
 #[derive(Clone, Default)]
 struct ConsolePlace {
     base: String,
+    gateway: String,
     cookie: String,
 }
 
@@ -79,6 +84,14 @@ struct ConsolePlace {
 pub(super) enum SignedInBy {
     Link,
     Key,
+    Issuer,
+}
+
+impl SignedInBy {
+    /// Seconds that such a sign-in lasts.
+    fn life(self) -> u64 {
+        if self == Self::Issuer { ISSUER_LIFE } else { SIGN_IN_LIFE }
+    }
 }
 
 /// Somebody who is signed in, with what they may use at present.
@@ -119,7 +132,7 @@ impl Viewer {
 
     /// When the sign-in ends.
     pub(super) fn until(&self) -> u64 {
-        self.since + SIGN_IN_LIFE
+        self.since + self.by.life()
     }
 }
 
@@ -129,32 +142,50 @@ pub(super) fn moment_at(seconds: u64) -> SystemTime {
 }
 
 impl SignIns {
-    pub(super) fn new(authenticator: &Arc<Authenticator>) -> Option<Self> {
-        Self::with_clock(authenticator, system_clock())
+    /// Blocks.
+    pub(super) fn new(
+        authenticator: &Arc<Authenticator>,
+        folder: Option<PrivateFolder>,
+    ) -> Option<Self> {
+        Self::with_clock(authenticator, folder, system_clock())
     }
 
-    fn with_clock(authenticator: &Arc<Authenticator>, clock: Clock) -> Option<Self> {
+    fn with_clock(
+        authenticator: &Arc<Authenticator>,
+        folder: Option<PrivateFolder>,
+        clock: Clock,
+    ) -> Option<Self> {
+        let (sealer, ended) = cookie_key::load(folder.as_ref())?;
         Some(Self {
             authenticator: Arc::clone(authenticator),
-            sealer: Sealer::new(Instant::now()).ok()?,
+            sealer,
             clock,
             link: Mutex::new(random_token()?),
             used: Notify::new(),
             wrong: Mutex::default(),
-            ended: Mutex::default(),
+            begun: Mutex::default(),
+            arrivals: Mutex::default(),
+            ended: Mutex::new(ended),
+            folder,
             place: RwLock::default(),
         })
     }
 
-    pub(super) fn found_at(&self, base: &str, port: u16) {
+    pub(super) fn found_at(&self, base: &str, gateway: &str, port: u16) {
         // Browsers do not tell the ports of a host apart when they send cookies.
         let cookie = format!("switchboard-console-{port}");
-        *write(&self.place) = ConsolePlace { base: base.to_owned(), cookie };
+        let (base, gateway) = (base.to_owned(), gateway.to_owned());
+        *write(&self.place) = ConsolePlace { base, gateway, cookie };
     }
 
-    /// Where people find the gateway, without a path.
+    /// Where people find the console, without its path.
     pub(super) fn base(&self) -> String {
         read(&self.place).base.clone()
+    }
+
+    /// Where clients find the gateway, without a path.
+    pub(super) fn gateway(&self) -> String {
+        read(&self.place).gateway.clone()
     }
 
     pub(super) fn link(&self) -> String {
@@ -162,36 +193,57 @@ impl SignIns {
         format!("{base}{CONSOLE_PATH}/#link={}", lock(&self.link).reveal())
     }
 
-    /// The cookie of a request opens nothing any more.
-    pub(super) fn end(&self, headers: &HeaderMap) {
+    /// The cookie of a request opens nothing any more, after a restart neither.
+    pub(super) async fn end(&self, headers: &HeaderMap) {
         let name = read(&self.place).cookie.clone();
         let Some(sealed) = cookie(headers, &name) else { return };
-        let mut ended = lock(&self.ended);
-        if ended.len() >= MAX_ENDED {
-            ended.pop_front();
+        let now = (self.clock)();
+        let all: Vec<_> = {
+            let mut ended = lock(&self.ended);
+            ended.retain(|(_, until)| now < *until);
+            if ended.len() >= MAX_ENDED {
+                ended.pop_front();
+            }
+            ended.push_back((KeyHash::compute(sealed.as_bytes()), now + SIGN_IN_LIFE));
+            ended.iter().copied().collect()
+        };
+        let Some(folder) = self.folder.clone() else { return };
+        let saving = tokio::task::spawn_blocking(move || cookie_key::save_ended(&folder, &all));
+        if let Ok(Err(error)) = saving.await {
+            tracing::warn!("that somebody signed out of the console is not remembered: {error}");
         }
-        ended.push_back(KeyHash::compute(sealed.as_bytes()));
     }
 
     /// Whoever sends a request with these headers.
     pub(super) fn viewer(&self, headers: &HeaderMap) -> Option<Viewer> {
-        let sealed = cookie(headers, &read(&self.place).cookie)?;
-        if lock(&self.ended).contains(&KeyHash::compute(sealed.as_bytes())) {
+        let name = read(&self.place).cookie.clone();
+        let sealed = cookie(headers, &name)?;
+        let hash = KeyHash::compute(sealed.as_bytes());
+        if lock(&self.ended).iter().any(|(ended, _)| *ended == hash) {
             return None;
         }
-        let text = self.sealer.open_bytes(sealed, SEALED_FOR)?;
+        // A gateway at another port may have the same key.
+        let text = self.sealer.open_bytes(sealed, name.as_bytes())?;
         let said = Part::new(&text).value()?;
         let since = said["since"].as_u64()?;
         let now = (self.clock)();
-        if now >= since + SIGN_IN_LIFE || now + 60 < since {
+        let by = match (said["key"].is_string(), said["issuer"].is_string()) {
+            (true, _) => SignedInBy::Key,
+            (false, true) => SignedInBy::Issuer,
+            (false, false) => SignedInBy::Link,
+        };
+        if now >= since + by.life() || now + 60 < since {
             return None;
         }
-        let (who, by) = match (said["name"].as_str(), said["key"].as_str()) {
-            (Some(name), Some(key)) => {
-                let key: KeyHash = key.parse().ok()?;
-                (self.authenticator.enter_by_key(name, &key)?, SignedInBy::Key)
+        let who = match by {
+            SignedInBy::Key => {
+                let key: KeyHash = said["key"].as_str()?.parse().ok()?;
+                self.authenticator.enter_by_key(said["name"].as_str()?, &key)?
             }
-            _ => (self.authenticator.enter_as_operator(), SignedInBy::Link),
+            SignedInBy::Issuer => {
+                self.authenticator.enter_by_issuer(self.facts(&said, since + by.life())?)?
+            }
+            SignedInBy::Link => self.authenticator.enter_as_operator(),
         };
         let principal = self.authenticator.principal_of(&who)?;
         Some(Viewer { who, principal, by, since })
@@ -215,7 +267,8 @@ impl SignIns {
         let body = read_body(&visit.body)?;
         self.may_try(visit.address)?;
         let sealed = match (body["link"].as_str(), body["key"].as_str()) {
-            (Some(link), None) => self.use_link(link).then(|| json!({})),
+            (Some(link), None) if self.use_link(link) => Some(json!({})),
+            (Some(link), None) => self.take_arrival(link),
             (None, Some(key)) => {
                 let key = key.trim().as_bytes();
                 let name = self.authenticator.owner_of_key(key);
@@ -241,7 +294,8 @@ impl SignIns {
             let message = "the system has no random numbers";
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
         };
-        let text = self.sealer.seal_bytes(sealed.to_string().as_bytes(), SEALED_FOR);
+        let name = read(&self.place).cookie.clone();
+        let text = self.sealer.seal_bytes(sealed.to_string().as_bytes(), name.as_bytes());
         let cookie = self.cookie(&text.ok_or_else(failed)?, SIGN_IN_LIFE);
         let mut headers = HeaderMap::new();
         headers.insert(http::header::COOKIE, cookie.clone());
@@ -263,16 +317,20 @@ impl SignIns {
 
     /// Whether one more may try.
     fn may_try(&self, address: Option<IpAddr>) -> ApiResult<()> {
-        let mut wrong = lock(&self.wrong);
-        let now = Instant::now();
-        while wrong.front().is_some_and(|(at, _)| *at + TRIES_TIME <= now) {
-            wrong.pop_front();
+        if has_room(&mut lock(&self.wrong), address) {
+            return Ok(());
         }
-        let own = wrong.iter().filter(|(_, from)| *from == address).count();
-        if own >= MAX_TRIES || wrong.len() >= MAX_TRIES_OF_ALL {
-            return Err(ApiError::too_many("too many wrong tries; wait a minute", 60));
+        Err(ApiError::too_many("too many wrong tries; wait a minute", 60))
+    }
+
+    /// Whether one more sign-in may begin at an issuer: each asks it something.
+    pub(super) fn may_begin(&self, address: Option<IpAddr>) -> ApiResult<()> {
+        let mut begun = lock(&self.begun);
+        if has_room(&mut begun, address) {
+            begun.push_back((Instant::now(), address));
+            return Ok(());
         }
-        Ok(())
+        Err(ApiError::too_many("too many sign-ins have begun; wait a minute", 60))
     }
 
     /// Whether this is the link; it is used up, and the next one takes its place.
@@ -287,6 +345,16 @@ impl SignIns {
         self.used.notify_one();
         true
     }
+}
+
+/// Whether an address, and all together, have done less than they may in a minute.
+fn has_room(done: &mut VecDeque<(Instant, Option<IpAddr>)>, address: Option<IpAddr>) -> bool {
+    let now = Instant::now();
+    while done.front().is_some_and(|(at, _)| *at + TRIES_TIME <= now) {
+        done.pop_front();
+    }
+    let own = done.iter().filter(|(_, from)| *from == address).count();
+    own < MAX_TRIES && done.len() < MAX_TRIES_OF_ALL
 }
 
 /// 128 random bits.
@@ -387,9 +455,9 @@ mod tests {
         let now = Arc::new(AtomicU64::new(1_000_000));
         let clock = Arc::clone(&now);
         let clock: Clock = Arc::new(move || clock.load(Ordering::Relaxed));
-        let sign_ins = SignIns::with_clock(&Authenticator::new(access, 10), clock);
+        let sign_ins = SignIns::with_clock(&Authenticator::new(access, 10), None, clock);
         let sign_ins = sign_ins.expect("random numbers");
-        sign_ins.found_at("http://127.0.0.1:3001", 3001);
+        sign_ins.found_at("http://127.0.0.1:3001", "http://127.0.0.1:3001", 3001);
         (Arc::new(sign_ins), now)
     }
 

@@ -214,7 +214,7 @@ impl Console {
         };
         let access = &self.gateway.plan().access;
         let wants_key = !access.is_open() && !access.principals.is_empty();
-        let url = format!("{}{path}", self.sign_ins.base());
+        let url = format!("{}{path}", self.sign_ins.gateway());
         let entry = NewEntry {
             name,
             url: url.clone(),

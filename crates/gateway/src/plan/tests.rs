@@ -385,3 +385,24 @@ fn an_account_that_no_user_can_have_alone_is_refused_where_there_are_users() {
     }
     assert_eq!(problems(keys, machine), "");
 }
+
+#[test]
+fn a_console_may_have_a_port_of_its_own_and_tools_that_change_may_be_refused() {
+    // C-16, C-31
+    let before = plan(r#"{"mcpServers": {"a": {"command": "a"}}}"#);
+    assert_eq!((before.tool_changes, before.console), (ToolChanges::Show, ConsoleMode::Write));
+    let after = plan(
+        r#"{"mcpServers": {"a": {"command": "a"}},
+            "switchboard": {"toolChanges": "refuse", "console": {"port": 3002, "readOnly": true}}}"#,
+    );
+    assert_eq!((after.tool_changes, after.console), (ToolChanges::Refuse, ConsoleMode::Read));
+    assert_eq!(after.listen.console_port, Some(3002));
+    assert!(after.diff(&before).listen, "from the next start on");
+    check(
+        r#"{"switchboard": {"toolChanges": "no", "console": {"prot": 1}}}"#,
+        &[
+            "m.json:1:33: \"toolChanges\" is text -> write \"show\" or \"refuse\"",
+            "m.json:1:51: there is no key \"prot\" here -> write \"port\"",
+        ],
+    );
+}

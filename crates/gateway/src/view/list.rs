@@ -46,7 +46,7 @@ impl Front {
         if edition == self.known().0 {
             return;
         }
-        let definitions = self.definitions().into_iter();
+        let (definitions, held) = self.fleet.approvals().review(self.definitions());
         let (members, running_servers) = (self.members(), self.fleet.running_servers());
         let only_listed = Arc::clone(&read(&self.only_listed));
         let is_granted = |it: &Definition| match it.kind {
@@ -58,11 +58,13 @@ impl Front {
         };
         let unsigned = self.unsigned();
         // What such a server listed before is not there for this user now.
-        let definitions = definitions.filter(|it| is_granted(it) && !unsigned.contains(&it.server));
+        let is_shown = |it: &Definition| is_granted(it) && !unsigned.contains(&it.server);
+        let definitions = definitions.into_iter().filter(is_shown);
         let definitions = definitions.chain(unsigned.iter().map(sign_in_tool)).collect();
+        let held = held.into_iter().filter(is_shown);
         let plan = |name: &str| Some(Arc::clone(&running_servers.get(name)?.plan));
-        let new =
-            Arc::new(Catalog::with_own(definitions, plan, |it| unsigned.contains(&it.server)));
+        let is_own = |it: &Definition| unsigned.contains(&it.server);
+        let new = Arc::new(Catalog::with_own(definitions, plan, is_own).holding(held, plan));
         let mut current = write(&self.catalog);
         let (_, old) = std::mem::replace(&mut *current, (edition, Arc::clone(&new)));
         drop(current);

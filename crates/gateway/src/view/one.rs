@@ -101,7 +101,12 @@ impl Front {
         let Some(running) = self.running(name) else { return request.finish(Failure::CLOSED) };
         let visibility = Visibility { plan: &running.plan, grant: &self.grant };
         let mut change = AnswerChange::Plain;
-        if ListKind::ALL.into_iter().any(|kind| visibility.hides_some(kind)) {
+        let approvals = self.fleet.approvals();
+        if let Some(why) = approvals.refusal(name, &request.message) {
+            return request.fail(why);
+        }
+        let hides = |kind: ListKind| visibility.hides_some(kind) || approvals.may_hold(kind);
+        if ListKind::ALL.into_iter().any(hides) {
             let (client, message) = (&request.client, &request.message);
             if let Some(why) = visibility::doubt(message) {
                 return request.finish(why);
@@ -113,7 +118,7 @@ impl Front {
             }
             let mut listed = ListKind::ALL.into_iter();
             let listed = listed.find(|kind| kind.method() == message.method());
-            if let Some(kind) = listed.filter(|kind| visibility.hides_some(*kind)) {
+            if let Some(kind) = listed.filter(|kind| hides(*kind)) {
                 let (plan, grant) = (Arc::clone(&running.plan), self.grant.clone());
                 change = AnswerChange::Show { kind, plan, grant };
             }

@@ -74,7 +74,8 @@ impl ReplyRewrite for ServerReply {
         let answer = match if is_result { change } else { &AnswerChange::Plain } {
             AnswerChange::Plain => answer.clone(),
             AnswerChange::Show { kind, plan, grant } => {
-                Visibility { plan, grant }.without_hidden(*kind, answer)
+                let shown = Visibility { plan, grant }.without_hidden(*kind, answer);
+                fleet.approvals().without_held(server, *kind, &shown)
             }
             AnswerChange::NewTask => match fleet.tasks.created(client, server, answer) {
                 Ok(answer) => answer,

@@ -45,6 +45,10 @@ async fn a_server_is_restarted_stopped_and_started_by_those_who_may() {
     gateway.rewrite(&servers, &section);
     let read_only = ada.change("POST", "servers/small/stop", "{}").await;
     assert_eq!((read_only.status, &*read_only.code()), (403, "read_only"));
+    for path in ["accounts/small/disconnect", "accounts/small/connect", "safety/approve"] {
+        let refused = ada.change("POST", path, "{}").await;
+        assert_eq!((refused.status, &*refused.code()), (403, "read_only"), "{path}");
+    }
 }
 
 #[tokio::test]

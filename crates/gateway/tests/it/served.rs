@@ -106,7 +106,7 @@ impl Served {
             server.server(std::env::vars_os().collect(), fetch(), None)
         });
         let gateway = gateway.unwrap();
-        let console = Console::start(&gateway).unwrap();
+        let console = Console::start(&gateway, None).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let places = gateway.places();
@@ -117,7 +117,8 @@ impl Served {
         let sites = Sites::behind(gate, SiteOptions::default().guard, sites, console.pages());
         let files = vec![folder.join("servers.json")];
         console.follow_files(files, Surroundings::new(std::env::vars(), &folder));
-        console.found_at(&format!("http://{address}"), address.port(), &sites);
+        let base = format!("http://{address}");
+        console.found_at(&base, &base, address.port(), std::slice::from_ref(&sites));
         let again = sites.clone();
         let hearing = gateway.authenticator().on_replace(move || again.recheck());
         let serving = sites.clone();

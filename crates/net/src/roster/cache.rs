@@ -21,24 +21,24 @@
 //! Definitions stand in it as they came, byte for byte. An entry with another
 //! version, or one that does not fit its digest, is not read.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::fs;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
 use super::state::{Definitions, ListKind};
 use crate::client::elements;
-use crate::platform::{is_private, make_private_folder, private_file};
+use crate::platform::private_file;
+use crate::private_folder::{PrivateFolder, UNFINISHED, gone};
 use crate::secret::{IdentityDigest, hex_digest};
 use crate::upstream::ServerTarget;
 
 /// A folder with lists of earlier times. Several processes may share it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cache {
-    folder: PathBuf,
+    folder: PrivateFolder,
     /// How much it may keep.
     pub bounds: Bounds,
 }
@@ -64,50 +64,34 @@ impl Default for Bounds {
 /// What entries are called, after their key.
 const ENTRY: &str = "definitions";
 
-/// What an entry is called while it is written.
-const UNFINISHED: &str = "unfinished";
-
-/// Held by the process that writes.
-const LOCK: &str = "lock";
-
-/// How long to wait for another writer. Writing takes milliseconds.
-const LOCK_WAIT: Duration = Duration::from_secs(2);
-
 impl Cache {
     /// A cache in `folder`, which is made when it is first needed.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), bounds: Bounds::default() }
+        Self { folder: PrivateFolder::at(folder), bounds: Bounds::default() }
     }
 
     /// What is known of a server. Blocks.
     pub(super) fn load(&self, key: &str) -> Option<Definitions> {
-        if !is_private(&self.folder).ok()? {
-            tracing::warn!("the folder of the cache is not used: others may write to it");
-            return None;
+        match self.folder.read(&format!("{key}.{ENTRY}"), self.bounds.entry) {
+            Ok(text) => parse(&text?.into()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                tracing::warn!("the folder of the cache is not used: {error}");
+                None
+            }
+            Err(_) => None,
         }
-        let file = File::open(self.entry(key)).ok()?;
-        let mut text = Vec::new();
-        file.take(self.bounds.entry + 1).read_to_end(&mut text).ok()?;
-        if u64::try_from(text.len()).ok()? > self.bounds.entry {
-            return None;
-        }
-        parse(&text.into())
     }
 
     /// Keeps what is known of a server, and lets go of the oldest if that is too
     /// much. Blocks.
     pub(super) fn store(&self, key: &str, definitions: &Definitions) -> io::Result<()> {
-        make_private_folder(&self.folder)?;
-        if !is_private(&self.folder)? {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others may write there"));
-        }
-        let _lock = self.lock()?;
+        let _lock = self.folder.lock()?;
         let text = print(definitions);
         let size = u64::try_from(text.len()).unwrap_or(u64::MAX);
         if size > self.bounds.entry.min(self.bounds.total) || self.bounds.entries == 0 {
             return gone(fs::remove_file(self.entry(key)));
         }
-        let unfinished = self.folder.join(format!("{key}.{UNFINISHED}"));
+        let unfinished = self.folder.path().join(format!("{key}.{UNFINISHED}"));
         // Left by a process that was killed: a writer has the lock, and we have it.
         gone(fs::remove_file(&unfinished))?;
         let mut file = private_file().create_new(true).write(true).open(&unfinished)?;
@@ -117,31 +101,14 @@ impl Cache {
     }
 
     fn entry(&self, key: &str) -> PathBuf {
-        self.folder.join(format!("{key}.{ENTRY}"))
-    }
-
-    /// Waits for its turn to write.
-    fn lock(&self) -> io::Result<File> {
-        let path = self.folder.join(LOCK);
-        let file = private_file().create(true).truncate(false).write(true).open(path)?;
-        let started = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::Error(error)) => return Err(error),
-                Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_WAIT => {
-                    thread::sleep(Duration::from_millis(5));
-                }
-                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
-            }
-        }
+        self.folder.path().join(format!("{key}.{ENTRY}"))
     }
 
     /// Removes the oldest entries until the rest is within bounds; never that of `newest`.
     fn evict(&self, newest: &str) -> io::Result<()> {
         let newest = self.entry(newest);
         let mut entries = Vec::new();
-        for file in fs::read_dir(&self.folder)?.flatten() {
+        for file in fs::read_dir(self.folder.path())?.flatten() {
             let path = file.path();
             let Ok(about) = file.metadata() else { continue };
             if path.extension().is_some_and(|end| end == UNFINISHED) {
@@ -164,14 +131,6 @@ impl Cache {
             bytes -= size;
         }
         Ok(())
-    }
-}
-
-/// What is not there need not be removed.
-fn gone(removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
     }
 }
 

@@ -80,7 +80,7 @@ impl JoinedCluster {
         let shutdown = async {
             _ = ended.await;
         };
-        let (sites, replica) = (web.sites().clone(), Arc::clone(&self.replica));
+        let (sites, replica) = (web.sites(), Arc::clone(&self.replica));
         let _hops = OwnedTask::spawn(hop::serve_hops(self.listener, sites, replica, shutdown));
         web.serve(stop).await;
         drop(end);

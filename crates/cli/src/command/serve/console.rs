@@ -10,8 +10,8 @@ use switchboard_gateway::plan::{ConsoleMode, Plan, ServerPlan};
 use switchboard_net::OwnedTask;
 use switchboard_net::http::site::SitePage;
 
-use super::host;
-use super::summary::client_base;
+use super::summary::{client_base, local_base};
+use super::{console_host, gateway_folder};
 use crate::args::{CredentialArgs, GatewayArgs, NetworkArgs};
 use crate::doctor::{self, Finding, Report, Severity};
 use crate::exit::CommandResult;
@@ -26,7 +26,7 @@ pub(super) struct ServedConsole(Arc<Console>);
 
 /// Whether people find a console. Where other machines come in without a key, there is none.
 pub(super) fn is_wanted(args: &GatewayArgs, plan: &Plan) -> bool {
-    let is_closed = is_local(&host(args, plan)) || !plan.access.is_open();
+    let is_closed = is_local(&console_host(args, plan)) || !plan.access.is_open();
     !args.stdio && plan.console != ConsoleMode::Off && is_closed
 }
 
@@ -39,8 +39,8 @@ pub(super) fn start(
     if !is_wanted(args, &gateway.plan()) {
         return None;
     }
-    let console = Console::start(gateway)?;
-    if !is_local(&host(args, &gateway.plan())) {
+    let console = Console::start(gateway, gateway_folder(&args.config))?;
+    if !is_local(&console_host(args, &gateway.plan())) {
         console.require_keys();
     }
     let credentials = args.credentials.clone();
@@ -105,9 +105,13 @@ impl ServedConsole {
     }
 
     /// Says where people find it; the link to it.
-    pub(super) fn found_at(&self, plan: &Plan, web: &Web) -> String {
-        let at = web.at();
-        self.0.found_at(&client_base(plan, at), at.address.port(), web.sites());
+    pub(super) fn found_at(&self, plan: &Plan, main: &Web, own: Option<&Web>) -> String {
+        let gateway = client_base(plan, main.at());
+        let at = own.unwrap_or(main).at();
+        // The file says where clients find the gateway, and nothing of this port.
+        let base = own.map_or_else(|| gateway.clone(), |_| local_base(at));
+        let sites: Vec<_> = [Some(main), own].into_iter().flatten().map(Web::sites).collect();
+        self.0.found_at(&base, &gateway, at.address.port(), &sites);
         self.0.link()
     }
 

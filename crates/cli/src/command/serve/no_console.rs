@@ -37,7 +37,7 @@ impl NoConsole {
         match self.0 {}
     }
 
-    pub(super) fn found_at(&self, _: &Plan, _: &Web) -> String {
+    pub(super) fn found_at(&self, _: &Plan, _: &Web, _: Option<&Web>) -> String {
         match self.0 {}
     }
 

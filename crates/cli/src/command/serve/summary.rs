@@ -67,13 +67,17 @@ fn started(all: usize, late: &[Deferred], counts: ListCounts) -> Vec<String> {
 /// Where clients find the gateway, without a path. If it listens on all addresses of this
 /// machine, a client on this machine is meant.
 pub(super) fn client_base(plan: &Plan, at: ServedAt) -> String {
+    base_url(plan, at).unwrap_or_else(|| local_base(at))
+}
+
+/// Where something is found at this machine, without a path.
+pub(super) fn local_base(at: ServedAt) -> String {
     let (address, scheme) = (at.address, at.scheme());
     let is_any = address.ip().is_unspecified();
-    let here = || match is_any.then(|| address.port()) {
+    match is_any.then(|| address.port()) {
         Some(port) => format!("{scheme}://localhost:{port}"),
         None => format!("{scheme}://{address}"),
-    };
-    base_url(plan, at).unwrap_or_else(here)
+    }
 }
 
 fn wants_key(plan: &Plan) -> bool {

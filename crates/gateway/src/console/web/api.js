@@ -23,7 +23,6 @@ export class Refused extends Error {
 	}
 }
 
-/** Called when a change needs a fresh sign-in; gives whether there is one. */
 export const again = { ask: async () => false };
 
 export async function ask(method, path, body, headers = {}) {

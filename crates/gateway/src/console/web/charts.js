@@ -13,7 +13,6 @@ function ceiling(value) {
 	return [1, 2, 2.5, 5, 10].find((step) => step * power >= value) * power;
 }
 
-// A card with a chart of some members of `of`; each line has a name, a member, and a kind that says how it is drawn.
 function chart({ until, stepSeconds, ...of }, title, unit, ...lines) {
 	// As wide as it is shown, so that its letters stay legible.
 	const width = innerWidth < 640 ? 330 : innerWidth > 2200 ? 1050 : 600;

@@ -1,4 +1,4 @@
-// What servers send, as text: no markup, links only http(s) and shown whole, pictures and sounds after a click.
+// What servers send, as text; pictures and sounds after a click.
 
 import { h, plain, texted } from './dom.js';
 import { form } from './form.js';

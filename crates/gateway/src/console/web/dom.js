@@ -1,4 +1,4 @@
-// Makes nodes, and never markup: what a server says can only become text, in which hidden characters are marks.
+// Makes nodes, and never markup: what a server says can only become text.
 
 /** Set as properties, because attributes only say how these began. */
 const PROPERTIES = ['value', 'checked', 'selected', 'disabled', 'readOnly', 'open', 'htmlFor', 'hidden'];
@@ -12,7 +12,7 @@ function equip(node, props) {
 	}
 }
 
-/** An HTML element: `h('p.soft.small', { id: 'x' }, 'text')`. Props that begin with `on` are listeners. Props always have their place: what a server says stands behind it, and becomes text, whatever it is. @type {Make} */
+/** An HTML element: `h('p.soft', { id: 'x' }, 'text')`. Props always have their place: what a server says stands behind it. @type {Make} */
 export const h = (tag, props, ...children) => {
 	if (props && (typeof props !== 'object' || props instanceof Node || Array.isArray(props))) throw new TypeError(`the props of ${tag} are missing: write null`);
 	const [name, ...classes] = tag.split('.');
@@ -30,13 +30,12 @@ export function svg(tag, props, ...children) {
 	return fill(node, children);
 }
 
-/** Puts `children` in the place of what `node` has; nothing and false are left out. */
 export function fill(node, ...children) {
 	node.replaceChildren(...children.flat(9).flatMap((leaf) => (leaf == null || leaf === false ? [] : leaf instanceof Node ? leaf : plain(leaf))));
 	return node;
 }
 
-/** Makes the children of `parent` those of `items`, and keeps the nodes of items that stay: focus and selection survive. */
+/** Makes the children of `parent` those of `items`; nodes that stay keep their focus. */
 export function keyed(parent, items, key, draw) {
 	const before = new Map([...parent.children].map((node) => [node.itemKey, node]));
 	let place = parent.firstElementChild;
@@ -59,10 +58,10 @@ export function keyed(parent, items, key, draw) {
 /** Marks in one text; beyond them its hidden characters are left out. */
 const MARKS = 200;
 
-/** Any value as a text; objects as JSON, because `String` of one may throw. */
+/** `String` of an object may throw. */
 export const texted = (value) => (value && typeof value === 'object' ? JSON.stringify(value) : String(value ?? ''));
 
-/** The text as nodes, with hidden, control and direction characters as visible marks, and cut at `most`. */
+/** The text as nodes, with hidden characters as visible marks, and cut at `most`. */
 export function plain(text, most = 1000) {
 	const all = texted(text);
 	const shown = all.slice(0, most);

@@ -4,7 +4,6 @@ import { captures, get, me, online } from './api.js';
 import { query } from './router.js';
 import { effect } from './signal.js';
 
-/** How long the page waits before it asks a gateway again that did not answer. */
 const AGAIN_MS = 1000;
 
 /**

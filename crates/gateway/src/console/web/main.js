@@ -8,12 +8,12 @@ import { failure, icon } from './ui.js';
 
 /** Group, view, title, the feature that it needs, and its key after `g`. */
 export const NAV = [
-	['Watch', 'home', 'Home', 'overview', 'h'], ['', 'servers', 'Servers', 'servers', 's'], ['', 'tools', 'Tools', 'mcp', 't'], ['', 'calls', 'Calls', 'calls', 'c'], ['', 'sessions', 'Sessions', 'sessions', 'e'], ['', 'charts', 'Charts', 'overview', 'r'],
+	['Watch', 'home', 'Home', 'overview', 'h'], ['', 'servers', 'Servers', 'servers', 's'], ['', 'tools', 'Tools', 'mcp', 't'], ['', 'calls', 'Calls', 'calls', 'c'], ['', 'sessions', 'Sessions', 'sessions', 'e'], ['', 'charts', 'Charts', 'overview', 'r'], ['', 'safety', 'Safety', 'safety', 'y'],
 	['Use', 'connect', 'Connect a client', 'snippets', 'n'], ['', 'accounts', 'Accounts', 'accounts', 'a'],
 	['Change', 'config', 'Configuration', 'config', 'f'], ['', 'add', 'Add a server', 'config', 'd'], ['', 'keys', 'Keys', 'keys', 'k'],
 ];
 const load = (view) => import(`./view-${view}.js`);
-/** Whether to ask who is signed in: a question without a cookie would be an error in the browser's log. */
+/** Whether to ask who is signed in: without a cookie that is an error in the browser's log. */
 const SIGNED_IN = 'switchboard-signed-in';
 const THEME = 'switchboard-theme';
 /** The other style sheet: after the first view, or before another. */
@@ -151,6 +151,8 @@ async function begin() {
 		if (answer instanceof Error) return (await signIn()).door(enter, answer);
 		enter(answer);
 	} else {
+		// Its view comes while the gateway says who this is.
+		if (localStorage.getItem(SIGNED_IN)) load(place.held.view).catch(() => {});
 		const user = localStorage.getItem(SIGNED_IN) ? await get('me').catch(() => null) : null;
 		if (!user) (await signIn()).door(enter);
 		else enter(user);

@@ -1,4 +1,4 @@
-// Views and their filters are in the address (`#/calls?outcome=failed`), so that it can be sent to a colleague.
+// Views and their filters are in the address, so that it can be sent to a colleague.
 
 import { signal } from './signal.js';
 
@@ -25,10 +25,10 @@ export function query(members) {
 	return made.size ? `?${made}` : '';
 }
 
-/** The address of a view: `link('servers', 'git hub')`, or with filters `link('calls', { outcome: 'error' })`. */
+/** The address of a view: `link('calls', { outcome: 'error' })`. */
 export const link = (...parts) => `#/${parts.filter((part) => typeof part === 'string').map(encodeURIComponent).join('/')}${query(Object.assign({}, ...parts.filter((part) => typeof part === 'object')))}`;
 
-/** Changes filters in the address without a new entry in the history; the view stays. */
+/** Changes filters without a new entry in the history. */
 export function refine(changes) {
 	const { view, rest, query } = read();
 	history.replaceState(null, '', link(view, ...rest, { ...Object.fromEntries(query), ...changes }));

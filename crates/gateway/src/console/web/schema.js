@@ -44,7 +44,7 @@ function merged(a, b) {
 
 export const list = (value) => (Array.isArray(value) ? value : []);
 
-// Without `$ref` and `allOf` at its top; `true` is `{}`. `refs` has the references that were followed.
+// Without `$ref` and `allOf` at its top; `refs` were followed.
 export function resolve(root, schema, refs = [], level = 0) {
 	if (!isObject(schema) || level > DEEP) return schema === false ? { not: {} } : {};
 	let own = Object.fromEntries(Object.entries(schema).filter(([name, value]) => typeof value !== 'object' || !SCALAR.test(name) || (name === 'type' && Array.isArray(value))));

@@ -1,8 +1,8 @@
-// The door: a key, or the link that `serve` printed.
+// The door: a key, the link that `serve` printed, or an issuer.
 
-import { post } from './api.js';
+import { get, post } from './api.js';
 import { fill, h } from './dom.js';
-import { field, modal, sending } from './table.js';
+import { button, field, modal, sending } from './table.js';
 import { failure } from './ui.js';
 
 function fields(enter, done) {
@@ -17,9 +17,19 @@ function fields(enter, done) {
 	}, h('input', { name: 'username', autocomplete: 'username', value: 'switchboard', hidden: true }), field('Key, or the link that the gateway printed', key, 'A key of the configuration, as clients send it.'));
 }
 
+// A button for each issuer.
+const issuers = (go) => {
+	const into = h('div.stack');
+	get('sign-in').then((answer) => fill(into, answer.issuers.map(({ name, host }) => button(`Sign in with ${host}`, async () => {
+		const { url } = await post('sign-in', { issuer: name });
+		if (/^https?:/.test(url)) go(url, into);
+	}))), () => {});
+	return into;
+};
+
 /** The page before anything else. */
 export function door(enter, error) {
-	fill(document.body, h('main.door', null, h('div.card', null, h('div.stack.tight', null, h('h1', null, 'Switchboard'), h('p.soft', null, 'Sign in to see the servers, tools and calls of this gateway.')), error ? failure(error) : null, fields(enter, () => {}), h('p.small.soft', null, h('code', null, 'switchboard serve'), ' prints a link that signs you in once. No key yet? ', h('code', null, 'switchboard key new'), ' makes one.'))));
+	fill(document.body, h('main.door', null, h('div.card', null, h('div.stack.tight', null, h('h1', null, 'Switchboard'), h('p.soft', null, 'Sign in to see the servers, tools and calls of this gateway.')), error ? failure(error) : null, fields(enter, () => {}), issuers((url) => location.assign(url)), h('p.small.soft', null, h('code', null, 'switchboard serve'), ' prints a link that signs you in once. No key yet? ', h('code', null, 'switchboard key new'), ' makes one.'))));
 	document.title = 'Sign in · Switchboard';
 	document.querySelector('[type=password]').focus();
 	performance.mark('ready');
@@ -27,4 +37,10 @@ export function door(enter, error) {
 
 let asking;
 /** Over an open page, so that nothing is lost. */
-export const dialog = (why, enter) => (asking ??= modal('Sign in again', (done) => [h('p.soft', null, why), fields(enter, done)]).finally(() => (asking = null)));
+export const dialog = (why, enter) => (asking ??= modal('Sign in again', (done) => [h('p.soft', null, why), fields(enter, done), issuers((url, into) => {
+	open(url, '_blank');
+	fill(into, button('I have signed in there', async () => {
+		enter(await get('me'));
+		done();
+	}));
+})]).finally(() => (asking = null)));

@@ -1,4 +1,4 @@
-// A store of signals: values that tell the functions that read them when they change.
+// Signals: values that tell the functions that read them when they change.
 
 let current = null;
 const due = new Set();
@@ -37,7 +37,7 @@ function flush() {
 	for (const effect of now) if (!effect.ended) effect.run();
 }
 
-/** Runs `work` now, and again whenever a signal that it read has changed; gives what ends it. */
+/** Runs `work` now and whenever a signal that it read changes; gives what ends it. */
 export function effect(work) {
 	const own = { sources: new Set(), ended: false, run };
 	const forget = () => {

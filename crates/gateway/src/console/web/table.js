@@ -14,7 +14,6 @@ export function clock(at) {
 }
 
 const toasts = h('div.toasts', { role: 'status' });
-/** Says what came of something, for some seconds. */
 export function say(level, ...words) {
 	if (!toasts.isConnected) document.body.append(toasts);
 	const shown = note(level, ...words);
@@ -25,7 +24,6 @@ export function say(level, ...words) {
 }
 export const complain = (error) => say('bad', reason(error));
 
-/** While `does` runs, the button waits; what it throws is said. */
 export function button(words, does, kind = '', props = {}) {
 	const made = h('button', { class: kind, ...props, onclick: async () => {
 		made.disabled = true;
@@ -40,9 +38,10 @@ export const copy = (text, words = 'Copy') => button(words, async () => {
 	say('good', 'Copied');
 }, 'quiet');
 
-export const code = (said, what) => h('div.stack.tight', null, h('pre.code', { tabindex: 0, role: 'group', 'aria-label': what }, plain(said, 200_000)), h('div', null, copy(() => said)));
+export const block = (said, what) => h('pre.code', { tabindex: 0, role: 'group', 'aria-label': what }, plain(said, 200_000));
+export const code = (said, what) => h('div.stack.tight', null, block(said, what), h('div', null, copy(() => said)));
 
-/** Says what a change did, and offers to undo it; `then` is called after both. */
+/** Says what a change did, and offers to undo it. */
 export async function done(change, then = () => {}) {
 	const { did, undo } = await change;
 	say('good', did, undo?.path && !undo.path.startsWith('config') ? [' ', button('Undo', () => done(ask(undo.method, undo.path, undo.method === 'POST' ? {} : undefined).then((answer) => answer.json()), then), 'quiet')] : null);
@@ -53,7 +52,6 @@ export const facts = (pairs) => h('dl.kv', null, pairs.map((pair) => pair && [h(
 
 export const field = (label, control, help) => h('label.field', null, h('span.label', null, label), control, help ? h('span.help', null, help) : null);
 
-/** A form that sends by `does`; what that throws stands above its button. */
 export function sending(words, does, ...inside) {
 	const wrong = h('div', { role: 'alert' });
 	const go = h('button.main', { type: 'submit' }, words);
@@ -66,7 +64,7 @@ export function sending(words, does, ...inside) {
 	} }, inside, wrong, h('div', null, go));
 }
 
-/** A dialog; gives whether it was closed with yes. `inside` gets what closes it so. */
+/** A dialog; gives whether it was closed with yes. */
 export function modal(title, inside) {
 	return new Promise((resolve) => {
 		const box = h('dialog', { 'aria-label': title, onclose: () => {
@@ -91,7 +89,7 @@ export const text = (label, member, none = '–') => ({ label, by: (row) => row[
 
 export const figure = (label, member, show = count) => ({ label, num: true, by: (row) => row[member] ?? -1, cell: (row) => show(row[member]) });
 
-/** A table that keeps the nodes of rows that stay. Columns with `by` sort; the first is the row's heading. `none` stands in its place without rows. @param {Column[]} columns */
+/** Columns with `by` sort; the first is the row's heading. @param {Column[]} columns */
 export function table(caption, columns, key, none) {
 	let rows = [];
 	let sorted = -1;

@@ -1,4 +1,4 @@
-// Tries a tool, prompt or resource: form and JSON, progress, questions, cancel, result, and the same as a command.
+// Tries a tool, prompt or resource, and gives the same as a command.
 
 import { at } from './api.js';
 import { outcome, question } from './content.js';
@@ -8,7 +8,6 @@ import { Client } from './mcp.js';
 import { fits } from './schema.js';
 import { copy } from './table.js';
 import { failure, note, state, took } from './ui.js';
-
 
 const NOTES = 200;
 

@@ -14,6 +14,7 @@ const ICONS = {
 	add: 'M12 5v14M5 12h14',
 	keys: 'M8 15a4 4 0 1 0 0-8 4 4 0 0 0 0 8M12 11h9M18 11v4',
 	accounts: 'M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8M4 21a8 8 0 0 1 16 0',
+	safety: 'M12 3l7 3v5c0 5-3 8-7 10-4-2-7-5-7-10V6zM9 12l2 2 4-4',
 	menu: 'M4 7h16M4 12h16M4 17h16',
 };
 
@@ -53,13 +54,14 @@ export function span(seconds) {
 	return `${Math.floor(seconds / 86_400)}\u00a0d ${Math.floor((seconds % 86_400) / 3600)}\u00a0h`;
 }
 
+export const next = (it) => (it.nextAttemptMs ? ` · next try in ${span(it.nextAttemptMs / 1000)}` : null);
+
 export const head = (title, lead, ...actions) => h('div.head', null, h('div.stack.tight', null, h('h1', { tabindex: -1 }, title), lead ? h('p.lead', null, lead) : null), actions.length ? h('div.row.tight', null, ...actions) : null);
 
 export const empty = (picture, title, ...words) => h('div.empty', null, icon(picture), h('b', null, title), h('p', null, ...words));
 
 export const note = (level, ...words) => h('div.note', { 'data-level': level, role: level === 'bad' ? 'alert' : null }, ...words);
 
-/** An error with what else is known of it, which may begin with the same words. */
 export const fuller = (error, hint) => (!hint ? error : hint.startsWith(error) ? hint : `${error}: ${hint}`);
 
 /** An error in words, with what to do next. */

@@ -2,11 +2,11 @@
 
 import { at, captures, get, has, kept, me, post, remove } from './api.js';
 import { waterfall } from './charts.js';
-import { fill, h, plain } from './dom.js';
+import { fill, h } from './dom.js';
 import { feed } from './feed.js';
 import { filter, link, query, refine } from './router.js';
 import { signal } from './signal.js';
-import { button, clock, complain, copy, done, facts, field, figure, pickServer, sending, table, text } from './table.js';
+import { block, button, clock, complain, copy, done, facts, field, figure, pickServer, sending, table, text } from './table.js';
 import { by, count, empty, head, note, section, state, took } from './ui.js';
 
 const KEPT = 500;
@@ -104,11 +104,11 @@ function capture(view) {
 	return h('details.card', null, h('summary', null, 'Keep requests and answers for a while'), h('div.stack', null, h('p.soft', null, 'In memory alone, secrets masked, 64 KiB of each. Everybody whom it concerns is told.'), rows, sending('Keep them for 15 minutes', () => done(post('capture', { server: server.value || undefined, principal: who.value.trim() || undefined, minutes: 15 }), show), h('div', null, server), field('Of user', who))));
 }
 
-const body = (title, text, isCut) => section(title, text == null ? h('p.soft', null, 'There was none.') : h('pre.code', { tabindex: 0 }, plain(isCut ? text : JSON.stringify(JSON.parse(text), null, 2), 200_000)));
+const body = (title, text, isCut) => section(title, text == null ? h('p.soft', null, 'There was none.') : block(isCut ? text : JSON.stringify(JSON.parse(text), null, 2), title));
 
-const CODES = { '-32700': 'It was no JSON.', '-32600': 'The request was not as the protocol has it, or too large.', '-32601': 'The server has no such method.', '-32602': 'No such tool, prompt or resource is there or granted, or its arguments do not fit.', '-32603': 'The server exited, took too long or failed inside, or a limit was reached.', '-32001': 'The session was over.', '-32002': 'The resource does not exist.', '-32042': 'The user must visit a page first.' };
+const CODES = { '-32600': 'The request was wrong or too large.', '-32601': 'The server has no such method.', '-32602': 'It is not there or not granted, or its arguments do not fit.', '-32603': 'The server exited, took too long or failed, or a limit was reached.', '-32042': 'The user must visit a page first.' };
 
-const why = ({ outcome, code, server }, captured) => !['tool_error', 'error'].includes(outcome) ? null : note(outcome === 'error' ? 'bad' : 'warn', h('b', null, outcome === 'tool_error' ? 'The tool itself says that it failed: its result has the reason.' : (CODES[code] ?? 'The answer was an error.')), captured ? null : h('p.small', null, 'Arguments and results are not kept. Try it again to see the answer', server ? [', or look at ', h('a', { href: link('servers', server) }, `the state and stderr of ${server}`)] : null, '.'));
+const why = ({ outcome, code, server }, captured) => !['tool_error', 'error'].includes(outcome) ? null : note(outcome === 'error' ? 'bad' : 'warn', h('b', null, outcome === 'tool_error' ? 'The tool says that it failed: its result has the reason.' : (CODES[code] ?? 'The answer was an error.')), captured ? null : h('p.small', null, 'Results are not kept. Try it again to see the answer', server ? [', or look at ', h('a', { href: link('servers', server) }, server)] : null, '.'));
 
 async function call(view, id) {
 	const it = await get(at`calls/${id}`);

@@ -1,9 +1,9 @@
-// The configuration: the file with its comments, problems while typing, what a change means, apply, and go back.
+// The configuration: problems while typing, what a change means, apply, and go back.
 
 import { get, has, me, post } from './api.js';
-import { fill, h, plain } from './dom.js';
+import { fill, h } from './dom.js';
 import { feed } from './feed.js';
-import { button, clock, complain, confirm, done, say } from './table.js';
+import { block, button, clock, complain, confirm, done, say } from './table.js';
 import { by, count, failure, fuller, head, many, note, section, state, took } from './ui.js';
 
 function trial(text, server) {
@@ -12,21 +12,17 @@ function trial(text, server) {
 		fill(told, h('p.soft', null, 'It starts, says what it has, and ends.'));
 		const it = await post('config/trial', { text, server }).catch((error) => ({ outcome: 'failed', error: `${error.message} ${error.hint ?? ''}` }));
 		const isGood = it.outcome === 'ok';
-		fill(told, note(isGood ? 'good' : 'bad', h('b', null, isGood ? `It works: ${many(it.count, 'tool')}, ${many(it.prompts, 'prompt')}, ${many(it.resources, 'resource')}, in ${took(it.ms)}` : fuller(it.error, it.hint)), isGood ? h('p.any', null, it.tools.map(({ name }) => name).join(', ')) : it.needsSignIn ? h('p', null, 'Keep it, then connect an account.') : null, it.stderr?.length ? h('pre.code', { tabindex: 0, role: 'group', 'aria-label': 'stderr' }, plain(it.stderr.join('\n'), 20_000)) : null));
+		fill(told, note(isGood ? 'good' : 'bad', h('b', null, isGood ? `It works: ${many(it.count, 'tool')}, ${many(it.prompts, 'prompt')}, ${many(it.resources, 'resource')}, in ${took(it.ms)}` : fuller(it.error, it.hint)), isGood ? h('p.any', null, it.tools.map(({ name }) => name).join(', ')) : it.needsSignIn ? h('p', null, 'Keep it, then connect an account.') : null, it.stderr?.length ? block(it.stderr.join('\n'), 'stderr') : null));
 	})), told);
 }
 
-const BAD = ['removed', 'opened'];
-
-/** What a change means, as far as the gateway says it: of servers, of users, and of who needs a key. */
 export function meaning(changes, text) {
 	if (!changes.length) return h('p.soft', null, 'No change of a server is known; the changed lines say the rest.');
-	return h('ul.bare.stack', null, changes.slice(0, 100).map((change) => h('li.stack.tight', null, h('div.row.tight', null, h('span', { class: BAD.includes(change.kind) ? 'chip bad' : change.kind === 'added' && !change.principal ? 'chip' : 'chip warn' }, change.principal ? 'user ' : null, change.kind), h('span.any', null, change.text)), change.command ? h('pre.code', { tabindex: 0, role: 'group', 'aria-label': 'Command' }, plain(change.command.join(' '), 2000)) : null, has('trial') && change.server && ['added', 'changed'].includes(change.kind) ? trial(text, change.server) : null)));
+	return h('ul.bare.stack', null, changes.slice(0, 100).map((change) => h('li.stack.tight', null, h('div.row.tight', null, h('span', { class: change.kind === 'removed' ? 'chip bad' : change.kind === 'added' ? 'chip' : 'chip warn' }, change.kind), h('span.any', null, change.text)), change.command ? block(change.command.join(' '), 'Command') : null, has('trial') && change.server && ['added', 'changed'].includes(change.kind) ? trial(text, change.server) : null)));
 }
 
-/** Lines that differ, from the first to the last of them. */
 export function diff(before, after) {
-	const [a, b] = [before.split('\n'), after.split('\n')];
+	const [a, b] = [before?.split('\n') ?? [], after?.split('\n') ?? []];
 	let top = 0;
 	while (top < Math.min(a.length, b.length) && a[top] === b[top]) top += 1;
 	let end = 0;
@@ -35,7 +31,6 @@ export function diff(before, after) {
 	return h('div.diff.mono', { role: 'group', 'aria-label': 'Changed lines' }, lines('span', a.slice(Math.max(0, top - 2), top)), lines('del', a.slice(top, a.length - end)), lines('ins', b.slice(top, b.length - end)), lines('span', a.slice(a.length - end, a.length - end + 2)));
 }
 
-/** Shows what a text would do, asks, and applies it; gives what came of it. */
 export async function apply(file, text) {
 	const { problems, changes } = await post('config/check', { text });
 	if (problems.some((one) => one.level === 'error')) throw new Error('the text has errors; mend them first');

@@ -3,14 +3,14 @@
 import { has, live } from './api.js';
 import { fill, h, whenIdle } from './dom.js';
 import { link } from './router.js';
-import { by, count, empty, fuller, head, icon, many, section, span, state, took } from './ui.js';
+import { by, count, empty, fuller, head, icon, many, next, section, span, state, took } from './ui.js';
 
-const NEEDS = { server_failed: ['failed', 'is down'], server_retrying: ['retrying', 'is being tried again'], sign_in_needed: ['needed', 'needs a sign-in'], config_problem: ['warning', 'Configuration'] };
+const NEEDS = { server_failed: ['failed', 'is down'], server_retrying: ['retrying', 'is being tried again'], sign_in_needed: ['needed', 'needs a sign-in'], config_problem: ['warning', 'Configuration'], tool_changed: ['warning', 'describes its tools otherwise'] };
 
 function row(need) {
 	const [mark, words] = NEEDS[need.kind] ?? ['warning', need.kind];
-	const to = need.kind === 'config_problem' ? link('config') : need.kind === 'sign_in_needed' && has('accounts') ? link('accounts') : link('servers', need.server ?? '');
-	return h('li.row.keep', null, state(mark, ''), h('div.grow', null, h('a', { href: to }, need.server ? `${need.server} ${words}` : words), h('div.soft.any', null, fuller(need.text, need.hint), need.nextAttemptMs ? ` · next try in ${span(need.nextAttemptMs / 1000)}` : null)));
+	const to = need.kind === 'config_problem' ? link('config') : need.kind === 'tool_changed' ? link('safety') : need.kind === 'sign_in_needed' && has('accounts') ? link('accounts') : link('servers', need.server ?? '');
+	return h('li.row.keep', null, state(mark, ''), h('div.grow', null, h('a', { href: to }, need.server ? `${need.server} ${words}` : words), h('div.soft.any', null, fuller(need.text, need.hint), next(need))));
 }
 
 /** @param {View} view */

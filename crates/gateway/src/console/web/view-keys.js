@@ -1,4 +1,4 @@
-// Keys and grants: make one, which is shown once; see what it sees; revoke it.
+// Keys and grants.
 
 import { at, get, has, me, post, remove } from './api.js';
 import { fill, h, plain } from './dom.js';

@@ -1,4 +1,4 @@
-// One server: what it is, why it is down, what it wrote to stderr, and what can be done about it.
+// One server: what it is, why it is down, and what can be done about it.
 
 import { ask as send, at, get, has, live, post } from './api.js';
 import { fill, h, plain } from './dom.js';
@@ -7,7 +7,7 @@ import { tree } from './json.js';
 import { parts } from './mcp.js';
 import { link } from './router.js';
 import { button, clock, confirm, done, facts, figure, table } from './table.js';
-import { by, count, empty, failure, fuller, head, many, note, section, span, state, took } from './ui.js';
+import { by, count, empty, failure, fuller, head, many, next, note, section, state, took } from './ui.js';
 
 const LINES = 1000;
 const ACTIONS = { restart: 'Restart', stop: 'Stop', start: 'Start', doctor: 'Run doctor' };
@@ -69,7 +69,7 @@ export default async function server(view, name) {
 	view.watch(() => {
 		const it = now.value;
 		fill(actions, (it.actions ?? []).map(act), h('a.button', { href: link('tools', { server: name }) }, 'Its tools'));
-		fill(top, h('div.row', null, state(it.state), it.since ? h('span.soft', null, 'since ', clock(it.since)) : null), it.error ? note(it.state === 'retrying' ? 'warn' : 'bad', h('b', null, fuller(it.error, it.hint)), h('div.small', null, it.nextAttemptMs ? `The gateway tries again in ${span(it.nextAttemptMs / 1000)}. ` : '', has('doctor') ? 'Doctor finds out more.' : '')) : null);
+		fill(top, h('div.row', null, state(it.state), it.since ? h('span.soft', null, 'since ', clock(it.since)) : null), it.error ? note(it.state === 'retrying' ? 'warn' : 'bad', h('b', null, fuller(it.error, it.hint)), h('div.small', null, has('doctor') && 'Doctor finds out more', next(it))) : null);
 		fill(about, facts([
 			it.info && ['Calls itself', [it.info.title ?? it.info.name, h('span.soft', null, ' ', it.info.version ?? '')]],
 			['Protocol', `${it.revision ?? 'not known yet'}${it.era ? `, ${it.era}` : ''}, ${it.transport ?? '?'}`],
@@ -85,5 +85,5 @@ export default async function server(view, name) {
 		past.hidden = !it.history?.length;
 	});
 	const log = has('stderr') && now.held.transport === 'stdio' ? stderr(view, name, (row) => row.state !== now.held.state && ask()) : null;
-	return h('div.view', null, head(name, h('a', { href: link('servers') }, 'All servers'), actions), top, said, h('div.split', null, h('div.stack', null, log, h('h2', null, 'Calls by tool'), list.node), h('div.stack', null, section('What it is', about), past)), by(`switchboard doctor ${name}`, `switchboard tools ${name}`));
+	return h('div.view', null, head(name, h('a', { href: link('servers') }, 'All servers'), actions), top, said, h('div.split', null, h('div.stack', null, log, h('h2', null, 'Calls by tool'), list.node), h('div.stack', null, section('What it is', about), past)), by(`switchboard doctor ${name} --config FILE`, `switchboard tools ${name} --config FILE`));
 }

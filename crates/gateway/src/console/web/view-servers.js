@@ -1,11 +1,11 @@
-// Servers: all of them as a table, or one with its errors, tools and stderr.
+// Servers as a table, or one of them.
 
 import { has, live } from './api.js';
 import { fill, h } from './dom.js';
 import { feed } from './feed.js';
 import { link } from './router.js';
 import { figure, table } from './table.js';
-import { by, count, empty, fuller, head, icon, many, span, state, took } from './ui.js';
+import { by, count, empty, fuller, head, icon, many, next, state, took } from './ui.js';
 
 const ORDER = ['failed', 'retrying', 'starting', 'personal', 'ready', 'asleep', 'stopped'];
 
@@ -16,7 +16,7 @@ export default async function servers(view) {
 	const lead = h('span');
 	const list = table('Servers', [
 		{ label: 'Server', by: (row) => row.name, cell: (row) => h('a', { href: link('servers', row.name), 'data-row': '' }, row.name) },
-		{ label: 'State', by: (row) => ORDER.indexOf(row.state), cell: (row) => h('div', null, state(row.state, row.state === 'personal' && row.people !== null ? `personal, ${row.people} ready` : row.state), row.error ? h('div.small.soft.any', null, fuller(row.error, row.hint), row.nextAttemptMs ? ` · next try in ${span(row.nextAttemptMs / 1000)}` : null) : null) },
+		{ label: 'State', by: (row) => ORDER.indexOf(row.state), cell: (row) => h('div', null, state(row.state, row.state === 'personal' && row.people !== null ? `personal, ${row.people} ready` : row.state), row.error ? h('div.small.soft.any', null, fuller(row.error, row.hint), next(row)) : null) },
 		{ label: 'Protocol', cell: (row) => [h('span.nb', null, row.revision ?? '–'), h('span.soft', null, ` ${row.transport ?? ''}`)] },
 		figure('Tools', 'tools'),
 		{ ...figure('Calls', 'calls'), cell: (row) => [count(row.calls), row.openCalls ? h('span.soft', null, ` +${row.openCalls} open`) : null] },

@@ -1,4 +1,4 @@
-// Sessions of clients and their open calls: who is there, ending one, cancelling another.
+// Sessions of clients and their open calls.
 
 import { at, get, has, live, remove } from './api.js';
 import { fill, h } from './dom.js';
@@ -30,7 +30,7 @@ export default async function sessions(view) {
 		{ label: '', cell: (row) => has('cancel') && button('Cancel', () => done(remove(at`calls/open/${row.id}`), calls), 'danger', { 'aria-label': `Cancel ${row.name ?? row.method}` }) },
 	], (row) => row.id, () => h('p.card.soft', null, 'No call is open.'));
 	const calls = () => has('open') && get('calls/open').then(({ rows }) => open.show(rows), () => {});
-	await calls();
+	void calls();
 	const timer = setInterval(() => document.hidden || calls(), 2000);
 	view.leave(() => clearInterval(timer));
 	const lead = h('span');

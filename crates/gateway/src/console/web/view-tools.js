@@ -115,7 +115,7 @@ export default async function tools(view) {
 			one.id === query.name ? to.setAttribute('aria-current', 'true') : to.removeAttribute('aria-current');
 			return node;
 		});
-		fill(told, busy.value && !all.value.length ? 'Asking the servers …' : `${found.length < all.value.length ? `${count(found.length)} of ` : ''}${many(all.value.length, kindNow().slice(0, -1))}${found.length > DRAWN ? `, the first ${DRAWN} shown` : ''}`);
+		fill(told, busy.value && !all.value.length ? 'Asking the servers …' : `${found.length < all.value.length ? `${count(found.length)} of ` : ''}${all.value.length >= 2e4 ? 'the first ' : ''}${many(all.value.length, kindNow().slice(0, -1))}${found.length > DRAWN ? `, the first ${DRAWN} shown` : ''}`);
 	});
 	view.watch(() => {
 		const name = filter('name');

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::{MOST_CONTENT, MOST_NAME, StoreError};
 use crate::platform::{is_only_ours, private_file, sync_folder};
+use crate::private_folder::gone;
+
+pub(super) use crate::private_folder::UNFINISHED;
 
 /// Bytes of a sealed record: its first line, nonce and tag take less than 128.
 const MOST_SEALED: usize = MOST_CONTENT + MOST_NAME + 128;
-
-/// What a file is called while it is written.
-pub(super) const UNFINISHED: &str = "unfinished";
 
 /// Reads a file; none if there is no such file.
 pub(super) fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
@@ -48,14 +48,6 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
         _ = fs::remove_file(&unfinished);
         unwritten(path)(error)
     })
-}
-
-/// What is not there need not be removed.
-pub(super) fn gone(removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }
 
 /// The error for what could not be read.

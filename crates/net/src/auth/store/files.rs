@@ -30,13 +30,14 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
 
-use super::disk::{UNFINISHED, gone, read_bounded, replace, unreadable, unwritten};
+use super::disk::{UNFINISHED, read_bounded, replace, unreadable, unwritten};
 use super::record::{RecordSeal, Unopened};
 use super::{
     KeySource, LocalLocks, MOST_RECORDS, Pending, Plaintext, RecordId, RecordKind, RecordLock,
     RecordStore, StoreError,
 };
 use crate::platform::{is_at, is_only_ours, make_private_folder, private_file, sync_folder};
+use crate::private_folder::gone;
 
 /// How soon the kernel is asked again for a lock that another process has.
 const SOONEST: Duration = Duration::from_millis(2);

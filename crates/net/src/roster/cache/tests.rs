@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
 use proptest::prelude::*;
@@ -192,7 +194,7 @@ fn whoever_holds_the_lock_for_ever_stops_nobody() {
     let folder = Folder::new();
     let cache = Cache::at(&folder.0);
     cache.store(&key("a"), &tools(&["{}"])).unwrap();
-    let held = cache.lock().unwrap();
+    let held = cache.folder.lock().unwrap();
     assert_eq!(cache.store(&key("a"), &tools(&[])).unwrap_err().kind(), io::ErrorKind::TimedOut);
     assert_eq!(cache.load(&key("a")), Some(tools(&["{}"])));
     drop(held);
