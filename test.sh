@@ -304,7 +304,6 @@ check_peers() {
     build
     if [ -f peers/rmcp/Cargo.toml ]; then
         cargo build --locked --manifest-path peers/rmcp/Cargo.toml --workspace
-        cargo build --locked -p switchboard-examples
         node peers/programs.mjs --ours "$target/debug" --rmcp peers/rmcp/target/debug
     fi
     # Before the bridge: what fails here would fail there too, and is easier to see. The
