@@ -180,6 +180,17 @@ async fn serve(
     let _following = follow.run(all_sites);
     let _summary = summary::tell(gateway, Some(main.at()), link);
     let _links = console.map(ServedConsole::tell_links);
+    serve_ports(main, own_port, cluster, stop).await;
+    Ok(())
+}
+
+/// Serves the clients, a console that has a port of its own, and the other replicas.
+async fn serve_ports(
+    main: Web,
+    own_port: Option<Web>,
+    cluster: Option<JoinedCluster>,
+    stop: StopSignal,
+) {
     let own_port = async {
         if let Some(web) = own_port {
             web.serve(stop.clone()).await;
@@ -192,7 +203,6 @@ async fn serve(
         }
     };
     tokio::join!(main, own_port);
-    Ok(())
 }
 
 /// Where a console listens that has a port of its own: where the clients come in if they need
