@@ -138,6 +138,10 @@ setters! {
 
 impl SiteOptions {
     /// Which replica its sessions are at, if there are several.
+    #[cfg_attr(
+        not(feature = "client"),
+        expect(clippy::unused_self, reason = "there are replicas with clients only")
+    )]
     pub(super) fn replica_id(&self) -> Option<ReplicaId> {
         #[cfg(feature = "client")]
         return self.replica.as_ref().map(|replica| replica.id());
@@ -146,6 +150,10 @@ impl SiteOptions {
     }
 
     /// Seals the states of parked calls for all replicas, if there are several.
+    #[cfg_attr(
+        not(feature = "client"),
+        expect(clippy::unused_self, reason = "there are replicas with clients only")
+    )]
     pub(super) fn shared_sealer(&self) -> Option<Sealer> {
         #[cfg(feature = "client")]
         return self.replica.as_ref().map(|it| it.sealer(&format!("calls at {}", self.path)));
